@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Set
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Set
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import settings
 
 LONG = bool(os.environ.get("MIDSTREAM_LONG") or os.environ.get("MIDSTREAM_EXAMPLES"))
+V = TypeVar("V")
 _SHARE, _FEWEST = 4, 10
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where hypothesis keeps the settings of a property."""
@@ -43,6 +44,34 @@ def covering(*axes: Iterable[Any]) -> list[Any]:
     numbered = itertools.product(*[list(enumerate(axis)) for axis in axes])
     cells = [([place for place, _ in cell], [value for _, value in cell]) for cell in numbered]
     return [pytest.param(*values, marks=pytest.mark.long if sum(places) % 2 else ()) for places, values in cells]
+
+
+def each_once(*axes: tuple[str, Iterable[Any]], ids: Callable[[Any], str | None] | None = None) -> pytest.MarkDecorator:
+    """Parametrizes a test by a product of axes that do not depend on each other, each as `pytest.mark.parametrize` takes it: quick are
+    as many cells as the longest axis has values, and every value of each axis is in one of them; the others are marked as long."""
+    names = [name.strip() for axis, _ in axes for name in axis.split(",")]
+    rows = [[tuple(value) if "," in axis else (value,) for value in values] for axis, values in axes]
+    # Each axis begins one further and moves on after each round, so that two of one length meet in other pairs.
+    lengths = list(enumerate([len(axis) for axis in rows]))
+    quick = {
+        tuple([(number + place * (1 + number // length)) % length for place, length in lengths])
+        for number in range(max([len(axis) for axis in rows]))
+    }
+    cells = []
+    for places in itertools.product(*[range(len(axis)) for axis in rows]):
+        values = [value for axis, at in zip(rows, places, strict=True) for value in axis[at]]
+        cells.append(pytest.param(*values, marks=() if places in quick else pytest.mark.long))
+    return pytest.mark.parametrize(names, cells, ids=ids)
+
+
+def first_of_each(every: Iterable[V], kind: Callable[[V], Hashable]) -> list[Any]:
+    """Parameters of a test: the first of each kind, as far as the code can tell them apart; the others marked as long."""
+    met: set[Hashable] = set()
+    found = []
+    for case in every:
+        found.append(pytest.param(case, marks=pytest.mark.long if kind(case) in met else ()))
+        met.add(kind(case))
+    return found
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ from midstream.client.config import Config
 from midstream.core.ids import PREFIX
 from midstream.errors import LocalError, NotFound, ProviderError, RetriesExhausted, TimedOut, UnknownModel
 from midstream.testing import Answer, Call, SimServer, sim_server
+from tests.long_run import each_once
 
 from .openai_errands import TOOLS, as_dict, chat_tour, gathered, responses_tour
 from .tour import MODELS, judge
@@ -52,8 +53,7 @@ def test_a_conversation_goes_through_every_model(sim: SimServer, client: Any, to
 TWO = Answer("Let me see.", calls=(Call("get_weather", {"city": "Oslo"}), Call("get_weather", {"city": "Rome"})))
 
 
-@pytest.mark.parametrize("first", MODELS[:5])
-@pytest.mark.parametrize("second", MODELS[:5])
+@each_once(("first", MODELS[:5]), ("second", MODELS[:5]))
 def test_two_calls_at_once_are_answered_to_another_model(first: str, second: str) -> None:
     """The results come in the other order, and the third request has no tools any more."""
     with sim_server(TWO, "Done.", "Again.", strict="paranoid") as sim, openai_client(catalog=sim.catalog()) as client:

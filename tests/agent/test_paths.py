@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from midstream.agent.paths import MAX_DEPTH, Folder
 from midstream.core.errors import ConfigError, PathRefused, ToolFailed
+from tests.long_run import each_once
 
 SECRET = b"outside"
 
@@ -221,8 +222,7 @@ def test_a_swap_between_directory_and_link_never_leads_out(world: World) -> None
     assert refused, "the race was never met"
 
 
-@pytest.mark.parametrize("pair", [("d", "l"), ("d/secret", "d/link")])
-@pytest.mark.parametrize("call", range(25))
+@each_once(("pair", [("d", "l"), ("d/secret", "d/link")]), ("call", range(25)))
 def test_a_swap_before_any_system_call_never_leads_out(
     world: World, monkeypatch: pytest.MonkeyPatch, pair: tuple[str, str], call: int
 ) -> None:

@@ -18,6 +18,7 @@ from midstream.events import Stopped, ToolFinished
 from midstream.sim.server import Sim
 from midstream.store.sqlite import MemoryStore
 from midstream.wires.tool_format import TEXT_FORMATS
+from tests.long_run import each_once
 
 WIRES = {
     "openai-chat": "openai/gpt-4o",
@@ -82,8 +83,7 @@ def check_stored(conversation: Conversation) -> None:
     assert words.replace("Let me look.", "").strip() == ""
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("format", TEXT_FORMATS)
+@each_once(("wire", WIRES), ("format", TEXT_FORMATS))
 def test_four_rounds_of_parallel_calls_then_a_native_host_and_back(format: str, wire: str) -> None:
     async def play(sim: Sim, client: Client) -> None:
         session = Session(WIRES[wire], client=client, store=MemoryStore(), options=options_for(wire, format))

@@ -37,6 +37,7 @@ from midstream.core.secret import Secret, SecretHeaders, SecretText, hide_url_se
 from midstream.transport import Transport, TransportOptions
 from midstream.transport.secrets import Secrets
 from midstream.transport.target import KeyInClearText, warn_of_clear_text
+from tests.long_run import each_once
 from tests.transport.asking import QUICK, asks, run
 from tests.transport.loopback import Seen, Server, Wire
 
@@ -295,8 +296,7 @@ async def _by_kimi(base: str, key: str) -> None:
 ROADS = [_by_client, _by_call, _by_stream, _by_thread, _by_configured_header, _by_session, _by_sync_session, _by_kimi]
 
 
-@pytest.mark.parametrize("road", ROADS, ids=[road.__name__ for road in ROADS])
-@pytest.mark.parametrize("failing", ["refused", "unauthorized", "control character", "bad proxy"])
+@each_once(("road", ROADS), ("failing", ["refused", "unauthorized", "control character", "bad proxy"]))
 def test_no_frame_of_ours_shows_the_key(road: Callable[[str, str], Awaitable[None]], failing: str, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     kinds = {
         "refused": (TransportError, ProviderError),

@@ -32,6 +32,8 @@ from midstream.store import MemoryStore
 from midstream.testing import sim_server
 from midstream.testing.server import SimServer
 from midstream.transport.options import RetryPolicy, TransportOptions
+from tests.long_run import each_once
+from tests.representatives import dialect_cases
 
 DATA = Path(__file__).parents[1] / "data" / "schemas"
 CASES = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(DATA.glob("*.json"))}
@@ -243,8 +245,7 @@ TYPES: tuple[tuple[Any, Any, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize(("given", "said", "value"), TYPES)
-@pytest.mark.parametrize("kind", ["openai-chat", "anthropic by a tool", "words"])
+@each_once(("given, said, value", TYPES), ("kind", ["openai-chat", "anthropic by a tool", "words"]))
 def test_types_give_values_of_their_own(kind: str, given: Any, said: Any, value: Any) -> None:
     model, options = MODELS[kind]
 
@@ -444,7 +445,12 @@ TOOL = ToolSpec("look", "Look.", {"type": "object", "properties": {}})
 ASKED = Conversation((human("Hello"), Turn("ai", (Text("Hi."),)), human("Invent one.")))
 
 
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases(
+        "answer_ways", "answer_pass", "answer_beside_tools", "schema", "forced_choice_thinking", "reasoning.control"
+    ),
+)
 def test_no_double_of_any_dialect_refuses_a_request_with_a_schema(name: str) -> None:
     player = PLAYERS[name]
     for kind, case in CASES.items():

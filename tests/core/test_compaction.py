@@ -19,6 +19,7 @@ from midstream.doctor.diagnosis import examine
 from midstream.sim.players import make_players
 from midstream.sim.rules.hosts import judge
 from midstream.wires.history_cache import HistoryCache
+from tests.representatives import dialect_cases
 
 PLAYERS = make_players()
 
@@ -146,7 +147,10 @@ def _pairs(turns: list[Turn]) -> list[tuple[str, str]]:
     return list(zip(names, texts, strict=True))
 
 
-@pytest.mark.parametrize("name", sorted(PLAYERS))
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases("mid_system", "first_speaker_user", "merge_turns", "template", "reasoning.required", "native_tools"),
+)
 def test_every_dialect_accepts_what_is_sent(name: str) -> None:
     """Whether the last turns begin with an answer that calls, a message, or nothing at all."""
     player = PLAYERS[name]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from midstream.core.schema_check import faults, without_nulls
+from tests.long_run import each_once
 
 DATA = Path(__file__).parents[1] / "data" / "schemas"
 CASES = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(DATA.glob("*.json"))}
@@ -157,8 +158,7 @@ def test_what_need_not_be_there_may_be_said_to_be_null() -> None:
     assert without_nulls(["x", {"a": None, "c": "y"}], inner) == ["x", {"c": "y"}]
 
 
-@pytest.mark.parametrize("deep", [100, 127, 128, 129, 5000])
-@pytest.mark.parametrize("way", ["properties", "additionalProperties", "items"])
+@each_once(("deep", [100, 127, 128, 129, 5000]), ("way", ["properties", "additionalProperties", "items"]))
 def test_nulls_are_taken_out_as_deep_as_a_value_is_checked(deep: int, way: str) -> None:
     inside = {"properties": {"gone": {"type": "string"}, "a": {"$ref": "#"}}}
     schema = {

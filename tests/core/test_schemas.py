@@ -12,6 +12,7 @@ from midstream.core.errors import InvalidSchema, LocalError
 from midstream.core.refs import MAX_DEPTH, inline_refs
 from midstream.core.schemas import PASSES
 from tests.core.schema_exceptions import DIFFERENT, ROOT_TYPED
+from tests.long_run import each_once
 from tests.shared_data import shared, vector_params, vectors
 
 KOSONG = "kimi/kosong-ts-kimi-schema.json"
@@ -49,9 +50,9 @@ def test_the_lists_of_exceptions_name_only_vectors() -> None:
     assert all(moonshot(known[key]["input"]["args"][0]) != known[key]["expected"]["output"] for key in ROOT_TYPED)
 
 
-@pytest.mark.parametrize("name", sorted(PASSES))
-@pytest.mark.parametrize(
-    "schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "string"}, {"properties": None}]
+@each_once(
+    ("name", sorted(PASSES)),
+    ("schema", [{}, {"type": "object"}, {"properties": {}}, {"type": "string"}, {"properties": None}]),
 )
 def test_the_root_is_an_object(name: str, schema: dict[str, Any]) -> None:
     out = PASSES[name](schema)
@@ -417,9 +418,9 @@ def overlapping() -> dict[str, Any]:
     return schema
 
 
-@pytest.mark.parametrize("name", sorted(PASSES))
-@pytest.mark.parametrize(
-    "hostile", [lambda: nested(100_000), around, lambda: {"enum": ["x" * 2_000_000]}, list, lambda: {1: 2}]
+@each_once(
+    ("name", sorted(PASSES)),
+    ("hostile", [lambda: nested(100_000), around, lambda: {"enum": ["x" * 2_000_000]}, list, lambda: {1: 2}]),
 )
 def test_what_is_no_bounded_schema_is_refused_by_name(name: str, hostile: Any) -> None:
     with pytest.raises(InvalidSchema) as caught:

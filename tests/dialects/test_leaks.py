@@ -17,6 +17,7 @@ from midstream.core.lifecycle import check
 from midstream.core.tools import parse_arguments
 from midstream.dialects.families import LEAKS
 from midstream.dialects.registry import REGISTRY, resolve
+from tests.long_run import each_once
 
 FAMILIES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data/dialects/leaks.json").read_text())
 TOOLS = [ToolSpec("look", "", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})]
@@ -91,8 +92,7 @@ def splits(text: str) -> list[list[str]]:
     return [[text], list(text), [text[at : at + 7] for at in range(0, len(text), 7)]]
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])
+@each_once(("host", HOSTS), ("reasoning", [False, True]))
 def test_a_leaked_call_is_a_call(host: str, reasoning: bool) -> None:
     for name, model, family, dialect in rows():
         if name != host:
@@ -107,8 +107,7 @@ def test_a_leaked_call_is_a_call(host: str, reasoning: bool) -> None:
             assert turn.stop_reason == "tool_use", where
 
 
-@pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])
+@each_once(("host", HOSTS), ("reasoning", [False, True]))
 def test_so_it_is_in_a_whole_body(host: str, reasoning: bool) -> None:
     for name, model, family, dialect in rows():
         if name != host:
@@ -138,8 +137,7 @@ def test_the_policy_holds_for_every_family(policy: TextCalls, reasoning: bool) -
         assert (turn.thinking if reasoning else turn.text).strip() == "see", model
 
 
-@pytest.mark.parametrize("quote", QUOTES)
-@pytest.mark.parametrize("reasoning", [False, True], ids=["content", "reasoning"])
+@each_once(("quote", QUOTES), ("reasoning", [False, True]))
 def test_a_quoted_call_is_none(quote: str, reasoning: bool) -> None:
     seen = set()
     for _, model, family, dialect in rows():
@@ -191,8 +189,10 @@ def test_these_are_kimi(name: str) -> None:
     assert dialect.tool_format == "kimi" and dialect.ids.startswith("kimi")
 
 
-@pytest.mark.parametrize("host", ["vllm", "sglang", "openrouter", "minimax", "openai-compatible", "ollama"])
-@pytest.mark.parametrize("model", ["MiniMaxAI/MiniMax-M3", "minimax-m3"])
+@each_once(
+    ("host", ["vllm", "sglang", "openrouter", "minimax", "openai-compatible", "ollama"]),
+    ("model", ["MiniMaxAI/MiniMax-M3", "minimax-m3"]),
+)
 def test_minimax_m3_thinks_in_tags_of_its_own(host: str, model: str) -> None:
     dialect = REGISTRY.providers[host].dialect_for(model)
     assert dialect is not None

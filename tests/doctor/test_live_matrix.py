@@ -22,6 +22,7 @@ from midstream.doctor import naive_body, with_raw_ids
 from midstream.doctor.matrix import TOOLS
 from midstream.sim.server import Sim
 from tests.event_loops import run
+from tests.long_run import each_once
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -120,8 +121,7 @@ def test_one_conversation_through_every_double_and_back_again() -> None:
     on_stage(play)
 
 
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("model", DOUBLES)
+@each_once(("whole", [False, True]), ("model", DOUBLES))
 def test_streamed_and_whole_answers_say_the_same(model: str, whole: bool) -> None:
     """The same tool conversation through `complete`, which asks for no stream."""
 

@@ -10,13 +10,13 @@ from midstream.doctor import naive_body, with_raw_ids
 from midstream.doctor.matrix import PIXEL, SCENES
 from midstream.sim.players import make_players
 from midstream.sim.rules import judge
+from tests.long_run import each_once
 
 PLAYERS = make_players()
 AT_HOME = ("openai", "claude", "moonshot-k2.5", "deepseek-reasoner", "mistral")
 
 
-@pytest.mark.parametrize("name", AT_HOME)
-@pytest.mark.parametrize("scene", ["plain", "one call", "parallel calls", "error result"])
+@each_once(("name", AT_HOME), ("scene", ["plain", "one call", "parallel calls", "error result"]))
 def test_a_history_that_stays_with_its_maker_is_taken(name: str, scene: str) -> None:
     player = PLAYERS[name]
     conversation = SCENES[scene](player, player).done()

@@ -31,6 +31,7 @@ from midstream.doctor.outline import outline
 from midstream.sim.players import make_players
 from midstream.sim.rules.hosts import HOSTS, host_for, judge
 from midstream.sim.rules.rule import Rule
+from tests.long_run import each_once
 
 PLAYERS = make_players()
 
@@ -72,8 +73,7 @@ ODD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("place", [0, 217, 399])
+@each_once(("name", ODD), ("place", [0, 217, 399]))
 def test_what_is_there_once_is_in_the_outline(name: str, place: int) -> None:
     turns = [turn for number in range(400) for turn in exchange(number, *([ODD[name]] if number == place else []))]
     found = outline(Conversation(tuple(turns))).turns

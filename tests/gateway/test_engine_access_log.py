@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.gateway.access_log import AccessLog, LogFormat, RequestRecord, encode_records, whole_lines
 from tests.event_loops import run
+from tests.long_run import each_once
 
 HOSTILE = [
     "plain",
@@ -39,8 +39,7 @@ def record(**fields: Any) -> RequestRecord:
     return RequestRecord(**({"id": "r1", "status": 200} | fields))
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-@pytest.mark.parametrize("field", TEXTS)
+@each_once(("form", ["json", "text"]), ("field", TEXTS))
 def test_lines_are_records(form: LogFormat, field: str) -> None:
     data = encode_records([record(**{field: text}) for text in HOSTILE], form)
     assert data.isascii()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.event_loops import run
+from tests.long_run import each_once
 
 from .engine_serving import CONTINUE, GOOD, Answers, Echo, Running, respond, running, talk, wait_until
 
@@ -389,8 +390,7 @@ def test_a_reader_that_stops_in_the_last_bytes_is_closed() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("path", ["listen", "hook", "late"])
-@pytest.mark.parametrize("how", ["close", "reset"])
+@each_once(("path", ["listen", "hook", "late"]), ("how", ["close", "reset"]))
 def test_the_application_learns_that_its_client_left(path: str, how: str) -> None:
     async def main() -> None:
         async with running(Streaming()) as here:

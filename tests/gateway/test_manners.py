@@ -22,6 +22,7 @@ from tests.event_loops import run
 from tests.gateway.gateway_process import gateway_process
 from tests.gateway.serving import Gate, gate
 from tests.gateway.upstream import FLOOD_PIECE, Upstream, upstream
+from tests.long_run import each_once
 
 WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini")
 _SAID = [{"role": "user", "content": "hi"}]
@@ -112,8 +113,7 @@ async def rude_gate(config: str = "", *, silence: float = 10.0) -> AsyncIterator
 CHAIN = '[aliases]\nx = ["rude/{first}", "sim/gpt-4o"]\n'
 
 
-@pytest.mark.parametrize("first", ["500", "503", "cut"])
-@pytest.mark.parametrize("wire", WIRES)
+@each_once(("first", ["500", "503", "cut"]), ("wire", WIRES))
 def test_the_next_model_answers_before_the_first_block(wire: str, first: str) -> None:
     async def check() -> None:
         async with rude_gate(CHAIN.format(first=first)) as (gateway, rude):

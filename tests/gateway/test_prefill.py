@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.event_loops import run
 from tests.gateway.serving import gate
+from tests.long_run import each_once
 
 BEGUN = "Sure: "
 _SAID = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": BEGUN}]
@@ -28,8 +27,7 @@ FLAGS = {
 }
 
 
-@pytest.mark.parametrize("model", FLAGS)
-@pytest.mark.parametrize("path", CLIENTS)
+@each_once(("model", FLAGS), ("path", CLIENTS))
 def test_the_answer_is_begun(path: str, model: str) -> None:
     async def check() -> None:
         async with gate() as gateway:

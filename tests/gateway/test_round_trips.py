@@ -20,6 +20,7 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player, make_players
 from midstream.sim.rules import judge
 from tests.gateway.clients import CLIENTS, MANNERS, Client, Door, make_sealer
+from tests.long_run import each_once
 
 PLAYERS = make_players()
 THINKERS = ("moonshot-k2.5", "claude-4.6", "openai-responses-5", "gemini-3-pro")
@@ -66,9 +67,7 @@ async def rounds(
     return sent, turns
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("manner", MANNERS)
-@pytest.mark.parametrize("wire", CLIENTS)
+@each_once(("stream", [True, False]), ("manner", MANNERS), ("wire", CLIENTS))
 def test_one_conversation_through_all_models_is_never_refused(wire: str, manner: str, stream: bool) -> None:
     async def run() -> None:
         for thinking in (True, False):
@@ -80,10 +79,7 @@ def test_one_conversation_through_all_models_is_never_refused(wire: str, manner:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("manner", MANNERS)
-@pytest.mark.parametrize("name", THINKERS)
-@pytest.mark.parametrize("wire", CLIENTS)
+@each_once(("stream", [True, False]), ("manner", MANNERS), ("name", THINKERS), ("wire", CLIENTS))
 def test_a_model_gets_its_own_reasoning_back_through_every_client(
     wire: str, name: str, manner: str, stream: bool
 ) -> None:
@@ -127,8 +123,7 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(inner)
 
 
-@pytest.mark.parametrize("wire", [wire for wire in CLIENTS if wire != "openai-chat"])
-@pytest.mark.parametrize("name", THINKERS)
+@each_once(("wire", [wire for wire in CLIENTS if wire != "openai-chat"]), ("name", THINKERS))
 def test_seals_alone_carry_reasoning_where_a_client_returns_them(wire: str, name: str) -> None:
     """Only what a host signed on its calls has no place in a Messages or Responses client."""
     if name == "gemini-3-pro" and wire != "gemini":

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.long_run import each_once
+
 from .serving import asynchronous, gate
 
 # No `additionalProperties`, a bound and an optional field: what most clients send, and what strict hosts refuse as it stands.
@@ -29,8 +31,7 @@ MODELS = (
 QUESTION = "Who wrote Faust?"
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("model", MODELS)
+@each_once(("stream", [False, True]), ("model", MODELS))
 @asynchronous
 async def test_a_chat_client(model: str, stream: bool) -> None:
     body = {

@@ -24,6 +24,7 @@ from midstream.gateway.state import open_state
 from midstream.sim.players import make_players
 from midstream.sim.rules import judge
 from tests.gateway.clients import CLIENTS, Client, Door, make_sealer
+from tests.long_run import each_once
 
 KIMI = Origin("moonshot", "openai-chat", "kimi-k2.5")
 SEALER = asyncio.run(make_sealer())
@@ -198,8 +199,7 @@ def replaced(value: Any, change: Callable[[str], str]) -> Any:
 SEALING = [wire for wire in CLIENTS if wire != "openai-chat"]
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("wire", SEALING)
+@each_once(("damage", DAMAGE), ("wire", SEALING))
 def test_a_damaged_seal_never_opens_and_never_breaks_the_turn(wire: str, damage: str) -> None:
     async def run() -> None:
         client = CLIENTS[wire]()

@@ -18,6 +18,7 @@ from midstream.transport.secrets import Secrets
 from midstream.transport.target import Target, prepare
 from midstream.wires.request import Request
 from tests.client.test_key_echo import KEY, SHAPES, leaks
+from tests.long_run import each_once
 
 ANSWER = b'data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n'
 
@@ -103,8 +104,7 @@ def test_a_canary_is_in_no_file(place: str, tmp_path: Path) -> None:
     assert not leaks(_written(PLACES[place](tmp_path)))
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("size", [10_000, 5])
+@each_once(("shape", SHAPES), ("size", [10_000, 5]))
 def test_in_no_writing(shape: str, size: int, tmp_path: Path) -> None:
     body = b'data: {"error":{"message":"not valid: ' + SHAPES[shape].encode() + b'"}}\n\n'
     recorder = _recorded(tmp_path, _target(), chunks=[ANSWER, *_in_pieces(body, size), ANSWER])

@@ -11,6 +11,7 @@ import pytest
 from midstream.recording.secret_search import SecretSearch
 from midstream.transport.secrets import Secrets
 from tests.client.test_key_echo import KEY, SHAPES
+from tests.long_run import each_once
 
 SECRETS = Secrets({"authorization": f"Bearer {KEY}"})
 SEARCH = SecretSearch([SECRETS])
@@ -97,8 +98,7 @@ def _numbered_event(number: int, content: str = "") -> bytes:
 WHOLE = [shape for shape in SHAPES if not shape.startswith("cut ")]
 
 
-@pytest.mark.parametrize("event", [_event, _numbered_event])
-@pytest.mark.parametrize("shape", SHAPES)
+@each_once(("event", [_event, _numbered_event]), ("shape", SHAPES))
 def test_in_a_long_stream(shape: str, event: Callable[..., bytes]) -> None:
     before = b"".join([event(number) for number in range(2000)])
     secret = event(1, content=SHAPES[shape])

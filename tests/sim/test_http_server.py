@@ -12,6 +12,7 @@ import pytest
 
 from midstream.sim.http_server import JSON, Handler, HTTPRequest, HTTPServer, Responder, ServerLimits
 from tests.event_loops import run as run_loop
+from tests.long_run import each_once
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -83,8 +84,7 @@ TAKEN = {
 }
 
 
-@pytest.mark.parametrize("name", TAKEN)
-@pytest.mark.parametrize("cut", [0, 1, 7])
+@each_once(("name", TAKEN), ("cut", [0, 1, 7]))
 def test_a_request_arrives_however_it_was_framed_and_cut(name: str, cut: int) -> None:
     sent = TAKEN[name]
     pieces = [sent[at : at + cut] for at in range(0, len(sent), cut)] if cut else [sent]
@@ -121,8 +121,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-@pytest.mark.parametrize("cut", [0, 11])
+@each_once(("name", REFUSED), ("cut", [0, 11]))
 def test_what_is_no_request_is_refused_with_its_status(name: str, cut: int) -> None:
     sent, status = REFUSED[name]
     pieces = [sent[at : at + cut] for at in range(0, len(sent), cut)] if cut else [sent]

@@ -16,6 +16,7 @@ from midstream.sim.http_server import HTTPRequest
 from midstream.sim.server import Sim
 from midstream.testing import SimServer, sim_server
 from tests.event_loops import run
+from tests.long_run import each_once
 
 KEY = "the right one"
 
@@ -115,15 +116,17 @@ def test_pages_of_models_follow_each_other(sim: SimServer) -> None:
     assert found == whole and len(whole) > 2
 
 
-@pytest.mark.parametrize("given", [None, "", "wrong"])
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/openai/v1/models", 401),
-        ("/anthropic/v1/models", 401),
-        ("/gemini/v1beta/models", 400),
-        ("/ollama/api/tags", 200),
-    ],
+@each_once(
+    ("given", [None, "", "wrong"]),
+    (
+        "path, status",
+        [
+            ("/openai/v1/models", 401),
+            ("/anthropic/v1/models", 401),
+            ("/gemini/v1beta/models", 400),
+            ("/ollama/api/tags", 200),
+        ],
+    ),
 )
 def test_a_missing_an_empty_and_a_wrong_key_are_refused_everywhere(
     given: str | None, path: str, status: int, guarded: SimServer
@@ -153,10 +156,9 @@ HOSTILE: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
-@pytest.mark.parametrize("path", ANSWERS)
-def test_no_body_makes_an_internal_error(path: str, body: bytes, sim: SimServer) -> None:
-    status, raw, _ = ask(sim, "POST", path, body)
+@each_once(("hostile", HOSTILE), ("path", ANSWERS))
+def test_no_body_makes_an_internal_error(path: str, hostile: str, sim: SimServer) -> None:
+    status, raw, _ = ask(sim, "POST", path, HOSTILE[hostile])
     assert 200 <= status < 500, (status, raw)
     json.loads(raw)
 

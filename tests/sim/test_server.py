@@ -17,11 +17,12 @@ from midstream.client.session import Session
 from midstream.core.blocks import Text, Thinking, ToolResponse, Turn
 from midstream.core.errors import ContextTooLong, LocalError, Overloaded, ProviderError, RateLimited, RetriesExhausted
 from midstream.doctor.matrix import TOOLS
-from midstream.sim.players import make_players
 from midstream.sim.server import Sim
 from midstream.transport import TransportOptions
 from midstream.transport.options import RetryPolicy
 from tests.event_loops import run
+from tests.long_run import each_once
+from tests.representatives import PLAYERS, dialect_cases
 
 pytestmark = pytest.mark.usefixtures("each_loop")
 
@@ -56,8 +57,7 @@ async def carry_on(session: Session, turn: Turn) -> Turn:
     return await session.send()
 
 
-@pytest.mark.parametrize("model", ONE_EACH_WIRE)
-@pytest.mark.parametrize("fault", ["429", "500"])
+@each_once(("model", ONE_EACH_WIRE), ("fault", ["429", "500"]))
 def test_a_failure_before_the_answer_is_tried_again(fault: str, model: str) -> None:
     async def play(sim: Sim, client: Client) -> None:
         sim.inject(fault)
@@ -107,15 +107,19 @@ def test_a_silent_stream_is_given_up(model: str) -> None:
     on_stage(play, TransportOptions(idle=0.2))
 
 
-LEAKY = sorted(
-    player.target.name
-    for player in make_players().values()
+LEAKY = [
+    name
+    for name, player in PLAYERS.items()
     if (player.target.dialect.leaks, player.target.dialect.wire) == ("kimi", "openai-chat")
+]
+
+
+@pytest.mark.parametrize(
+    "name", dialect_cases("ids", "reasoning.echo", "reasoning.tags", "reasoning.field", among=LEAKY)
 )
+def test_leaked_markers_become_calls_where_the_dialect_reads_them(name: str) -> None:
+    model = PLAYERS[name].target.name
 
-
-@pytest.mark.parametrize("model", LEAKY)
-def test_leaked_markers_become_calls_where_the_dialect_reads_them(model: str) -> None:
     async def play(sim: Sim, client: Client) -> None:
         sim.inject("leak")
         session, reply, turn = await ask(client, model)
@@ -128,8 +132,9 @@ def test_leaked_markers_become_calls_where_the_dialect_reads_them(model: str) ->
     on_stage(play)
 
 
-@pytest.mark.parametrize("model", [CHAT, "moonshot/kimi-k2.5", "mistral/mistral-large-latest"])
-@pytest.mark.parametrize("fault", ["repeat-ids", "restart-index"])
+@each_once(
+    ("model", [CHAT, "moonshot/kimi-k2.5", "mistral/mistral-large-latest"]), ("fault", ["repeat-ids", "restart-index"])
+)
 def test_hosts_that_label_calls_badly_still_get_two_calls(fault: str, model: str) -> None:
     async def play(sim: Sim, client: Client) -> None:
         sim.inject(fault)

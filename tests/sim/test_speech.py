@@ -18,6 +18,7 @@ from midstream.sim.players import Player, make_players
 from midstream.sim.speech import SPEAKERS as SPOKEN
 from midstream.sim.speech import speak, speak_whole
 from midstream.wires.stream_decoder import decode_chunks, decode_whole
+from tests.representatives import dialect_cases
 
 PLAYERS = make_players()
 SPEAKERS = {
@@ -116,7 +117,12 @@ def test_a_length_stop_is_told(wire: str) -> None:
     assert isinstance(streamed, Done) and streamed.turn.stop_reason == "max_tokens"
 
 
-@pytest.mark.parametrize("name", sorted(PLAYERS))
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases(
+        "ids", "template", "leaks", "completion", "reasoning.field", "reasoning.tags", "reasoning.starts_inside"
+    ),
+)
 def test_every_dialect_hears_its_own_double(name: str) -> None:
     answer = Answer("Both.", "Two at once.", (Call("list_files", {"path": "."}), Call("read_file", {"path": "é ☃"})))
     turn = PLAYERS[name].answer(answer, key="k")

@@ -9,6 +9,7 @@ import pytest
 
 from midstream.core.errors import StoreError, StoreUnavailable
 from midstream.store.database import translated
+from tests.long_run import each_once
 
 FAILURES = {
     # code -> whether it passes when the other process is done, and what the message says
@@ -23,8 +24,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
-@pytest.mark.parametrize("extended", [0, 3 << 8])
+@each_once(("name", FAILURES), ("extended", [0, 3 << 8]))
 def test_a_failure_is_named_by_its_code(name: str, extended: int) -> None:
     passes, words = FAILURES[name]
     failure = sqlite3.OperationalError("failed")

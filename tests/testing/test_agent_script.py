@@ -14,6 +14,7 @@ from midstream.core.blocks import Conversation, ToolCall, Turn, human, system, t
 from midstream.core.errors import LocalError
 from midstream.core.tools import ToolSpec, parse_arguments
 from midstream.testing import AgentScript, Answer, CallTool, ReadFile, RunCommand, WriteFile, sim_server
+from tests.long_run import each_once
 
 CASES: list[dict[str, Any]] = msgspec.json.decode(
     (Path(__file__).parent.parent / "data" / "testing" / "agent_tools.json").read_bytes()
@@ -50,9 +51,7 @@ def next_of(script: AgentScript, conversation: Conversation, *tools: ToolSpec, t
     return script(conversation, tools, model="m", thinks=thinks)
 
 
-@pytest.mark.parametrize("order", [1, -1], ids=["as declared", "reversed"])
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@each_once(("order", [1, -1]), ("step", STEPS), ("case", CASES))
 def test_a_step_goes_to_the_tool_that_fits(case: dict[str, Any], step: str, order: int) -> None:
     (call,) = next_of(AgentScript(STEPS[step]), Conversation((human("go"),)), *tools_of(case)[::order]).calls
     assert [call.name, call.arguments] == case[step]

@@ -15,6 +15,7 @@ from midstream.core.ids import TOOL_FORMATS
 from midstream.core.tools import ToolSpec, parse_arguments
 from midstream.toolformats.registry import FORMATS, get_filter, leak_filter, text_format
 from midstream.wires.tool_format import TEXT_FORMATS
+from tests.long_run import each_once
 
 from .feeding import PLACES, cut, feed, outcome, splits, tool
 
@@ -102,8 +103,7 @@ def test_calls_survive_the_prompt_and_back(name: str, made: list[ToolCall], plac
     assert found.text == ("" if name == "llama" else before)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("arguments", [{"dir": "/a b"}, {}], ids=str)
+@each_once(("name", NAMES), ("arguments", [{"dir": "/a b"}, {}]))
 def test_a_call_that_is_cut_off_runs_as_it_was_meant_or_not_at_all(name: str, arguments: dict[str, str]) -> None:
     tools = [ToolSpec("list", "lists", {"type": "object", "properties": {"dir": {"type": "string"}}})]
     text = text_format(name).render_calls([ToolCall("id0", "list", json.dumps(arguments))], ())

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -55,9 +57,32 @@ CALLS = {
 }
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("chosen", [False, True], ids=["rescued", "chosen"])
-def test_case(case: Case, chosen: bool) -> None:
+def by_name(names: Set[str]) -> list[Any]:
+    """The cases by their names, those with other names marked as long."""
+    return [pytest.param(case, id=case.name, marks=() if case.name in names else pytest.mark.long) for case in CASES]
+
+
+DIFFERENT = {case.name for case in CASES if case.rescued != case.chosen}
+"""Where it matters whether the format was chosen."""
+KINDS = {
+    "bare", "a fence", "a fence of tildes", "a closed fence", "a nested fence", "inline code", "inline code that never ends",
+    "closed inline code", "a paragraph after quoted code", "a code tag", "a closed pre tag", "a block quote", "after a block quote",
+    "straight marks", "curly marks around words", "closed marks", "apostrophes", "marks end with their paragraph", "three marks",
+}  # fmt: skip
+"""One or two of each way to quote."""
+
+
+@pytest.mark.parametrize("case", by_name({case.name for case in CASES}))
+def test_what_is_quoted_is_not_rescued(case: Case) -> None:
+    judged(case, False)
+
+
+@pytest.mark.parametrize("case", by_name(DIFFERENT | KINDS))
+def test_what_is_quoted_is_not_called_where_the_format_was_chosen(case: Case) -> None:
+    judged(case, True)
+
+
+def judged(case: Case, chosen: bool) -> None:
     for call, (format, written) in CALLS.items():
         text = case.text.replace("{call}", written)
         for portions in splits(text):
@@ -71,10 +96,22 @@ def test_case(case: Case, chosen: bool) -> None:
             assert found.text.count(written) == quoted, call
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@pytest.mark.parametrize("call", ["kimi", "deepseek", "mistral"])
+IN_THINKING = ("kimi", "deepseek", "mistral")
+"""Formats whose calls count inside thinking."""
+
+
+@pytest.mark.parametrize(
+    ("call", "case"),
+    [
+        pytest.param(
+            call, case, marks=() if case.name in KINDS and number % len(IN_THINKING) == place else pytest.mark.long
+        )
+        for number, case in enumerate(CASES)
+        for place, call in enumerate(IN_THINKING)
+    ],
+)
 def test_the_same_in_thinking(call: str, case: Case) -> None:
-    """Of the formats whose calls count inside thinking; the text after it begins anew."""
+    """The text after it begins anew."""
     format, written = CALLS[call]
     thought = case.text.replace("{call}", written)
     for portions in splits(f"<think>{thought}</think>\n{written}"):
@@ -86,7 +123,7 @@ def test_the_same_in_thinking(call: str, case: Case) -> None:
             assert found.parsed == [("read", ARGUMENTS)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", by_name(KINDS))
 def test_the_same_in_a_channel(case: Case) -> None:
     """K3 writes its calls behind its text: a channel's end is its end, whatever was left open in it."""
     call = _call("kimi-k3")

@@ -32,6 +32,7 @@ from midstream.core.errors import (
     TruncatedStream,
 )
 from midstream.transport import RetryPolicy, Transport, TransportOptions
+from tests.long_run import each_once
 
 from .asking import AUTH, CANARY, QUICK, Clock, asks, run
 from .loopback import JSON_OK, Script, Seen, Server, Wire, scripted
@@ -444,8 +445,7 @@ def test_a_stream_has_a_limit() -> None:
     assert isinstance(found, LimitExceeded)
 
 
-@pytest.mark.parametrize("headers", [(), ("content-encoding: gzip",)], ids=["plain", "gzip"])
-@pytest.mark.parametrize("size", [0, 1, 20, 21, 500])
+@each_once(("headers", [(), ("content-encoding: gzip",)]), ("size", [0, 1, 20, 21, 500]))
 def test_a_stream_may_be_as_long_as_its_limit(size: int, headers: tuple[str, ...]) -> None:
     """The whole answer is there: whichever way the limit is misjudged, nothing has to be waited for."""
     body = b"x" * size

@@ -23,6 +23,7 @@ from midstream.transport.connection_pool import ConnectionPool
 from midstream.transport.encoding import accept_encoding
 from midstream.transport.route import Address, addresses, interleaved, race
 from midstream.transport.target import SecretHeaders, Target, prepare
+from tests.long_run import each_once
 
 from .asking import AUTH, CANARY, QUICK, Clock, asks, run
 from .certificates import Authority
@@ -202,8 +203,7 @@ def test_a_name_without_an_address() -> None:
     run(main())
 
 
-@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "a..invalid", ".invalid"])
-@pytest.mark.parametrize("scheme", ["http", "https"])
+@each_once(("host", ["a" * 70 + ".invalid", "a..invalid", ".invalid"]), ("scheme", ["http", "https"]))
 def test_what_is_not_the_name_of_a_host(scheme: str, host: str) -> None:
     async def main() -> None:
         async with Transport(TransportOptions(retry=RetryPolicy(max_retries=0)), environ={}) as transport:

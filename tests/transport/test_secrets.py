@@ -12,6 +12,7 @@ from midstream.core.errors import ProviderError, RateLimited, RetriesExhausted
 from midstream.core.events import ErrorEvent, ErrorInfo
 from midstream.transport import secrets
 from midstream.transport.secrets import Secrets
+from tests.long_run import each_once
 from tests.regex_steps import search_steps
 
 KEY = "sk-canary-4a9f0c77d1"
@@ -25,19 +26,21 @@ def _one_veil(text: str) -> str:
     return re.sub(r"(?:\*\*\*)+", "***", text)
 
 
-@pytest.mark.parametrize("size", range(12, len(KEY) + 1))
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("", ""),
-        ("bad key ", ""),
-        ("bad key ", "…"),
-        ("", " is bad"),
-        ("<", ">"),
-        (KEY, ""),
-        ("sk-canary-4a", " x"),
-        ("", KEY),
-    ],
+@each_once(
+    ("size", range(12, len(KEY) + 1)),
+    (
+        "before, after",
+        [
+            ("", ""),
+            ("bad key ", ""),
+            ("bad key ", "…"),
+            ("", " is bad"),
+            ("<", ">"),
+            (KEY, ""),
+            ("sk-canary-4a", " x"),
+            ("", KEY),
+        ],
+    ),
 )
 def test_a_beginning_of_a_key_is_taken_out_and_nothing_beside_it(size: int, before: str, after: str) -> None:
     """A message that was cut may end anywhere within a key, and an echo may be cut and go on."""

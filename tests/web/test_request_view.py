@@ -27,6 +27,7 @@ from midstream.core.blocks import (
 from midstream.core.compaction import sent_turns
 from midstream.core.errors import LocalError
 from midstream.web.request_view import PICTURE, RequestView, calls_of, known_tools, spine
+from tests.long_run import each_once
 
 CATALOG = Catalog(Config(), environ={})
 PROMPTS = [f"completions/{name}" for name in ("kimi-k2.5", "kimi-k3", "mistral", "deepseek", "gemma", "qwen3")]
@@ -58,8 +59,7 @@ def summarised() -> Conversation:
     return Conversation(tuple(turns), system="Be brief.")
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("conversation", [work(), summarised()], ids=["whole", "summarised"])
+@each_once(("model", MODELS), ("conversation", [work(), summarised()]))
 def test_the_parts_are_the_request(model: str, conversation: Conversation) -> None:
     for turn in range(len(conversation.turns)):
         view = RequestView(CATALOG, conversation, turn, model).json()
@@ -77,8 +77,7 @@ def test_the_parts_are_the_request(model: str, conversation: Conversation) -> No
         assert all(one[1] == other[0] for one, other in itertools.pairwise(places))
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("conversation", [work(), summarised()], ids=["whole", "summarised"])
+@each_once(("model", MODELS), ("conversation", [work(), summarised()]))
 def test_what_a_turn_says_stands_in_its_part(model: str, conversation: Conversation) -> None:
     last = len(conversation.turns) - 1
     sent = sent_turns(conversation.turns)

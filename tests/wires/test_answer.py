@@ -25,6 +25,7 @@ from midstream.wires.answer import AnswerContext, AnswerWriter, Habits, make_wri
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.provider_errors import provider_error
 from midstream.wires.registry import WIRES, get_wire
+from tests.long_run import each_once
 from tests.wires.answers import LOSSES, Act, Answer, answers, bare, carried, last_turn, speak
 
 EXAMPLES = int(os.environ.get("MIDSTREAM_EXAMPLES", "60"))
@@ -213,8 +214,7 @@ NO_STATUS = ("ollama", "cohere")
 """Wires whose error bodies have a message only: the kind is in the HTTP status."""
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("kind", ERRORS)
+@each_once(("wire", WIRES), ("kind", ERRORS))
 def test_an_error_has_the_wires_own_shape(wire: str, kind: str) -> None:
     error = KINDS[kind]("it was not to be")
     status, body = make_writer(wire, CONTEXT).error(error)

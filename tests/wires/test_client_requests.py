@@ -22,6 +22,7 @@ from midstream.wires.history_digest import HistoryDigest
 from midstream.wires.registry import WIRES
 from midstream.wires.request import ParsedRequest, RequestedAnswer, parse_request
 from tests.conversations import weather_story
+from tests.long_run import each_once
 from tests.shared_data import ROOT
 from tests.wires.test_strange_requests import BASES, READABLE
 
@@ -282,8 +283,7 @@ WRONG: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("wire", READABLE)
-@pytest.mark.parametrize("name", WRONG)
+@each_once(("wire", READABLE), ("name", WRONG))
 def test_what_is_no_request_is_the_clients_mistake(wire: str, name: str) -> None:
     try:
         parse_request(wire, WRONG[name])

@@ -21,6 +21,7 @@ from midstream.sim.speech import speak
 from midstream.wires.plain_tools import plain_name, plain_tool
 from midstream.wires.request import parse_request
 from midstream.wires.stream_decoder import StreamDecoder
+from tests.representatives import dialect_cases
 from tests.wires.feeding import at_random, by_byte, events_of
 
 PLAYERS = make_players()
@@ -47,7 +48,7 @@ def said(turn: Turn) -> list[tuple[str, str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize("name", dialect_cases())
 def test_a_call_is_read_as_what_it_is_and_goes_to_every_other_host(name: str) -> None:
     player = PLAYERS[name]
     turn = player.answer(Answer("", "Hm.", CALLS), key="a", tools=TOOLS)
@@ -200,7 +201,7 @@ HOST_TOOLS = {
 
 
 @pytest.mark.parametrize("wire", HOST_TOOLS)
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize("name", dialect_cases("wire"))
 def test_a_tool_of_one_wire_goes_to_no_other(name: str, wire: str) -> None:
     dialect = PLAYERS[name].target.dialect
     field = "input" if wire == "openai-responses" else "messages"

@@ -5,10 +5,10 @@ import pytest
 from midstream.codec import encode_request
 from midstream.core.dialect import Options
 from midstream.core.errors import MalformedStream
-from midstream.sim.players import Player, make_players
 from midstream.sim.rules.hosts import judge
 from midstream.wires.lenient_json import arguments_text, decode_leniently, object_text
 from tests.conversations import Story
+from tests.representatives import PLAYERS, dialect_cases
 
 
 @pytest.mark.parametrize("raw", ["", " \n", "null", " null\n"])
@@ -27,8 +27,9 @@ def test_anything_else_is_no_object(raw: str) -> None:
     assert arguments_text(raw) is object_text(raw) is None
 
 
-@pytest.mark.parametrize("player", make_players().values(), ids=lambda player: player.name)
-def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(player: Player) -> None:
+@pytest.mark.parametrize("name", dialect_cases("arguments_object", "template", "reasoning.required", "native"))
+def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(name: str) -> None:
+    player = PLAYERS[name]
     story = Story().says("go").answers("", ("look", "null")).results("seen").done()
     request = encode_request(player.target, story, options=Options(path="chat"), cache=None)
     assert b"_raw" not in request.body

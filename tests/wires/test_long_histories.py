@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from midstream import Conversation, Text, Turn, encode_request, human
 from midstream.wires.history_cache import HistoryCache
+from tests.long_run import each_once
 
 MODELS = {
     "openai/gpt-4o": "messages",
@@ -23,8 +22,7 @@ def talk(turns: int) -> tuple[Turn, ...]:
     return tuple([human(f"q{n}") if n % 2 == 0 else Turn("ai", (Text(f"a{n}"),), key=f"t{n}") for n in range(turns)])
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("steps", [(2501,), (1, 2499, 2501), (1025, 1027, 2501), (1001, 2001, 2003, 2501)])
+@each_once(("model", MODELS), ("steps", [(2501,), (1, 2499, 2501), (1025, 1027, 2501), (1001, 2001, 2003, 2501)]))
 def test_grown_or_at_once(model: str, steps: tuple[int, ...]) -> None:
     turns = talk(steps[-1])
     cache = HistoryCache()

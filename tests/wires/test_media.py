@@ -12,6 +12,7 @@ from midstream import Conversation, Media, Text, Turn, encode_request, human
 from midstream.sim.players import make_players
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.media import mime_of_data, plain_base64, text_of_file
+from tests.long_run import each_once
 
 BEGINNINGS = {
     "image/png": b"\x89PNG\r\n\x1a\n" + bytes(40),
@@ -72,15 +73,11 @@ def seen(reader: str, media: Media) -> str | None:
     return found[0] if found else ""
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize(
-    "media",
-    [
+@each_once(("reader", READERS), ("media", [
         Media("image/png", PNG), Media("image/jpeg", PNG), Media("image/*", PNG), Media("", PNG), Media("IMAGE/PNG", PNG),
         Media("image/svg+xml", PNG), Media("image/png; name=a.png", PNG), Media("application/octet-stream", PNG),
         Media("", url=f"data:image/webp;base64,{PNG}"), Media("image/png", f"{PNG[:20]}\r\n{PNG[20:]}\n"),
-    ],
-)  # fmt: skip
+    ]))  # fmt: skip
 def test_an_image_goes_under_the_type_that_it_has(reader: str, media: Media) -> None:
     body, notes = sent(reader, media)
     assert PNG in body
@@ -95,18 +92,20 @@ def test_base64_of_any_spelling_is_sent_plain(reader: str) -> None:
     assert not notes
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize(
-    ("media", "why"),
-    [
-        (Media("image/png", "not base64!!"), "its data is not base64"),
-        (Media("image/png", ""), "it has no data and no address"),
-        (Media("image/png"), "it has no data and no address"),
-        (Media("image/tiff", b64encode(b"II*\x00" + bytes(40)).decode()), "this model does not read image/tiff"),
-        (Media("image/png", b64encode(b"BM" + bytes(40)).decode()), "this model does not read image/bmp"),
-        (Media("image/svg+xml", b64encode(b"<svg/>").decode()), "this model does not read image/svg+xml"),
-        (Media("image/svg+xml", url="https://a.test/b.svg"), "this model does not read image/svg+xml"),
-    ],
+@each_once(
+    ("reader", READERS),
+    (
+        "media, why",
+        [
+            (Media("image/png", "not base64!!"), "its data is not base64"),
+            (Media("image/png", ""), "it has no data and no address"),
+            (Media("image/png"), "it has no data and no address"),
+            (Media("image/tiff", b64encode(b"II*\x00" + bytes(40)).decode()), "this model does not read image/tiff"),
+            (Media("image/png", b64encode(b"BM" + bytes(40)).decode()), "this model does not read image/bmp"),
+            (Media("image/svg+xml", b64encode(b"<svg/>").decode()), "this model does not read image/svg+xml"),
+            (Media("image/svg+xml", url="https://a.test/b.svg"), "this model does not read image/svg+xml"),
+        ],
+    ),
 )
 def test_what_every_host_refuses_is_told_as_text(reader: str, media: Media, why: str) -> None:
     body, notes = sent(reader, media)

@@ -14,6 +14,7 @@ from midstream.core.blocks import Opaque, Turn
 from midstream.core.errors import ProviderError
 from midstream.core.events import Done, ErrorEvent, Event
 from midstream.core.tools import parse_arguments
+from tests.long_run import each_once
 from tests.wires.feeding import at_random, by_byte, events_of
 
 EMILY = {"name": "Emily", "age": 32}
@@ -445,22 +446,20 @@ def said(turn: Turn, field: str) -> str:
     return turn.text if field in ("content", "text") else turn.thinking
 
 
-@pytest.mark.parametrize(("wire", "field"), FIELDS)
-@pytest.mark.parametrize(
-    ("texts", "whole"),
-    [
-        (("a" + HIGH, LOW + "b"), f"a{SMILE}b"),
-        ((HIGH, LOW), SMILE),
-        ((HIGH, "", LOW), SMILE),
-        (("a", HIGH, LOW, HIGH, LOW + "b"), f"a{SMILE}{SMILE}b"),
-        (("a" + HIGH, "b"), "a\ufffdb"),
-        (("a", LOW + "b"), "a\ufffdb"),
-        (("a", "b" + HIGH), "ab\ufffd"),
-        ((HIGH, HIGH, LOW), f"\ufffd{SMILE}"),
-        ((f"a{LOW}{HIGH}b", "c"), "a\ufffd\ufffdbc"),
-    ],
-    ids=ascii,
-)
+CUT_TEXTS = [
+    (("a" + HIGH, LOW + "b"), f"a{SMILE}b"),
+    ((HIGH, LOW), SMILE),
+    ((HIGH, "", LOW), SMILE),
+    (("a", HIGH, LOW, HIGH, LOW + "b"), f"a{SMILE}{SMILE}b"),
+    (("a" + HIGH, "b"), "a\ufffdb"),
+    (("a", LOW + "b"), "a\ufffdb"),
+    (("a", "b" + HIGH), "ab\ufffd"),
+    ((HIGH, HIGH, LOW), f"\ufffd{SMILE}"),
+    ((f"a{LOW}{HIGH}b", "c"), "a\ufffd\ufffdbc"),
+]
+
+
+@each_once(("wire, field", FIELDS), ("texts, whole", CUT_TEXTS))
 def test_a_character_cut_in_two_is_one(wire: str, field: str, texts: tuple[str, ...], whole: str) -> None:
     turn = done(wire, split(wire, field, *texts))
     got = said(turn, field)
@@ -535,8 +534,7 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("count", ["1e999", "-1e999", "1e30", "-3", "true"])
-@pytest.mark.parametrize("wire", COUNTED)
+@each_once(("count", ["1e999", "-1e999", "1e30", "-3", "true"]), ("wire", COUNTED))
 def test_what_is_no_count_of_tokens_counts_nothing(wire: str, count: str) -> None:
     """And never raises: Anthropic's reader once met infinity with a bare OverflowError."""
     turn = decode_response(json.dumps(COUNTED[wire]).replace('"COUNT"', count).encode(), wire=wire)

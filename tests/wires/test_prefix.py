@@ -7,7 +7,6 @@ are the encoded array without its closing bracket; on a completion wire, the pro
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import pytest
@@ -19,7 +18,8 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player, make_players
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.request import Request, RequestDraft
-from tests.long_run import covering
+from tests.long_run import cases
+from tests.representatives import dialect_cases, representatives
 
 PLAYERS = make_players()
 FOREIGN = PLAYERS["deepseek-reasoner"]
@@ -76,11 +76,6 @@ EXCEPTIONS: dict[str, tuple[str, dict[tuple[str, str | None], list[int]]]] = {
 }
 
 
-PROMPTED = [name for name in PLAYERS if PLAYERS[name].target.dialect.template]
-"""Those that may have exceptions, which depend on who answered."""
-PLAIN = [name for name in PLAYERS if name not in PROMPTED]
-
-
 def requests_of(player: Player, author: Player, options: Options, cache: HistoryCache | None) -> list[Request]:
     """The request before each answer of a growing conversation."""
     target = player.target
@@ -126,8 +121,18 @@ def messages(request: Request) -> str:
     return body[start : end - 1]
 
 
-@pytest.mark.parametrize(("name", "author"), [*covering(PLAIN, AUTHORS), *itertools.product(PROMPTED, AUTHORS)])
-def test_every_request_begins_with_the_one_before(name: str, author: str) -> None:
+# Whether reasoning is echoed and how a prompt is laid out depends on who answered.
+BY_ITSELF = [f"{name} by itself" for name in representatives()]
+BY_ANOTHER = [
+    f"{name} by another model" for name in representatives("template", "reasoning.echo", "reasoning.required")
+]
+
+
+@pytest.mark.parametrize(
+    "answered", cases([f"{name} by {author}" for name in PLAYERS for author in AUTHORS], {*BY_ITSELF, *BY_ANOTHER})
+)
+def test_every_request_begins_with_the_one_before(answered: str) -> None:
+    name, author = answered.split(" by ")
     player = PLAYERS[name]
     maker = player if author == "itself" else FOREIGN
     why, excepted = EXCEPTIONS.get(player.target.dialect.template or "", ("", {}))
@@ -141,14 +146,17 @@ def test_every_request_begins_with_the_one_before(name: str, author: str) -> Non
 KEEPING = [name for name in PLAYERS if PLAYERS[name].target.dialect.reasoning.keep not in ("", "always")]
 
 
-@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize("name", dialect_cases("reasoning.keep", "template", among=KEEPING))
 def test_where_all_reasoning_is_kept_there_is_no_exception(name: str) -> None:
     options = Options(thinking="on", keep_thinking=True)
     sent = [messages(request) for request in requests_of(PLAYERS[name], PLAYERS[name], options, HistoryCache())]
     assert [at for at in range(1, len(sent)) if not sent[at].startswith(sent[at - 1])] == []
 
 
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases("mid_system", "mid_tools", "native_tools", "template", "freeform", "namespaces", "merge_turns"),
+)
 def test_it_does_so_with_system_turns_and_freeform_tools(name: str) -> None:
     player = PLAYERS[name]
     excepted = EXCEPTIONS.get(player.target.dialect.template or "", ("", {}))[1]

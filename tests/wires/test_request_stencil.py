@@ -16,6 +16,7 @@ from midstream.core.errors import MidstreamError
 from midstream.dialects.registry import REGISTRY, Resolved
 from midstream.wires.request import Request
 from midstream.wires.request_stencil import RequestStencils
+from tests.representatives import dialect_cases
 
 DIALECTS = REGISTRY.dialects()
 TOOLS = (ToolSpec("look", "Look.", {"type": "object", "properties": {}}),)
@@ -104,7 +105,10 @@ def test_every_request_is_the_encoders(name: str, calls: list[Any], again: list[
 STRUCTURED = [name for name, each in DIALECTS.items() if each.wire in ("anthropic", "openai-chat") and not each.native]
 
 
-@pytest.mark.parametrize("name", STRUCTURED)
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases("system_role", "merge_turns", "mid_system", "limits.max_output", "extra_body", among=STRUCTURED),
+)
 def test_the_encoder_of_a_structured_wire_is_asked_once_for_each_frame(name: str) -> None:
     made, options = Stenciled(), Options(max_tokens=400, stream=False)
     for number in range(4):

@@ -13,6 +13,7 @@ from midstream.core.errors import BadRequest
 from midstream.dialects.registry import resolve
 from midstream.wires.request import ParsedRequest, parse_request
 from midstream.wires.server_tools import sources_as_text, without_server_tools
+from tests.long_run import each_once
 
 SEARCH: dict[str, dict[str, Any]] = {
     "anthropic": {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
@@ -50,8 +51,7 @@ def sent_tools(model: str, parsed: ParsedRequest) -> str:
     return json.dumps(json.loads(request.body).get("tools"))
 
 
-@pytest.mark.parametrize("wire", SEARCH)
-@pytest.mark.parametrize(("model", "word"), HAVE.items())
+@each_once(("wire", SEARCH), ("model, word", HAVE.items()))
 def test_the_readers_own_search_is_asked_for(wire: str, model: str, word: str) -> None:
     reader = resolve(model).dialect
     parsed, notes = without_server_tools(asked(wire, SEARCH[wire]), wire, reader)

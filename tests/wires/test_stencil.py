@@ -16,6 +16,7 @@ from midstream.wires import stencil
 from midstream.wires.sse import ServerSentEvent, SSEParser
 from midstream.wires.stencil import StencilMemory, Template, _hosts
 from midstream.wires.stream_decoder import StreamDecoder
+from tests.long_run import each_once
 from tests.wires.feeding import at_random, events_of
 from tests.wires.recordings import body_bytes, is_stream, recordings
 
@@ -60,8 +61,7 @@ def by_event(raw: bytes) -> list[bytes]:
     return [*[part + end for part in parts], rest]
 
 
-@pytest.mark.parametrize("short", [0, stencil._SHORT], ids=["pattern", "no pattern"])
-@pytest.mark.parametrize("folder", FOLDERS)
+@each_once(("short", [0, stencil._SHORT]), ("folder", FOLDERS))
 def test_every_recording_reads_the_same(folder: str, short: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stencil, "_SHORT", short)
     wire = FOLDERS[folder]
@@ -225,9 +225,28 @@ def test_what_is_repeated_fits(event: bytes) -> None:
     assert read == [str(n) for n in range(300)]
 
 
-@pytest.mark.parametrize("text", [b"", b'"', b"a", b'"a', b'"a","b"', b'"a"}', b"null", b"7", b'"\\x"', b'"\\ud83d"', b'"\xff"', b'"\n"',
-    b'"a",\n"b"', b'"a","content":"b"'])  # fmt: skip
-@pytest.mark.parametrize("event", [CHAT, PADDED])
+@each_once(
+    (
+        "text",
+        [
+            b"",
+            b'"',
+            b"a",
+            b'"a',
+            b'"a","b"',
+            b'"a"}',
+            b"null",
+            b"7",
+            b'"\\x"',
+            b'"\\ud83d"',
+            b'"\xff"',
+            b'"\n"',
+            b'"a",\n"b"',
+            b'"a","content":"b"',
+        ],
+    ),
+    ("event", [CHAT, PADDED]),
+)
 def test_what_is_no_single_text_does_not_fit(event: bytes, text: bytes) -> None:
     good, bad = filled(event, b'"g"'), filled(event, text)
     assert fit(learned(event), bad) == ([], len(bad))

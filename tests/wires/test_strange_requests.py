@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from midstream import MidstreamError, encode_request
 from midstream.wires.registry import WIRES
 from midstream.wires.request import parse_request
+from tests.long_run import each_once
 
 READABLE = [name for name in WIRES if name != "completion"]
 TARGETS = (
@@ -71,8 +72,7 @@ def test_an_honest_request_is_read(wire: str) -> None:
     assert len(parse_request(wire, json.dumps(BASES[wire]).encode()).conversation.turns) == 3
 
 
-@pytest.mark.parametrize("wire", READABLE)
-@pytest.mark.parametrize("given", ['{"n":1}', {"n": 2**70}, {"n": "\ud83d"}, {"b": "\ud83d", "n": 2**70}])
+@each_once(("wire", READABLE), ("given", ['{"n":1}', {"n": 2**70}, {"n": "\ud83d"}, {"b": "\ud83d", "n": 2**70}]))
 def test_arguments_are_read_as_text_or_as_a_value(wire: str, given: Any) -> None:
     """Integers beyond 64 bits survive, and half a character is written as U+FFFD."""
     place = next(path for path in places(BASES[wire]) if path[-1] in ("arguments", "input", "args") and len(path) > 1)
@@ -87,8 +87,7 @@ def test_arguments_are_read_as_text_or_as_a_value(wire: str, given: Any) -> None
         encode_request(model, parsed.conversation, cache=None)
 
 
-@pytest.mark.parametrize("text", [None, 5, True, [], {"a": 1}, "gone"])
-@pytest.mark.parametrize("role", ["user", "system", "assistant", "tool"])
+@each_once(("text", [None, 5, True, [], {"a": 1}, "gone"]), ("role", ["user", "system", "assistant", "tool"]))
 def test_a_part_whose_text_is_no_text(role: str, text: Any) -> None:
     part = {"type": "text"} if text == "gone" else {"type": "text", "text": text}
     call = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}

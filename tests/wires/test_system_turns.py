@@ -16,8 +16,12 @@ from midstream.sim.players import Player, make_players
 from midstream.sim.rules.hosts import judge
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.request import Request, RequestDraft, parse_request
+from tests.long_run import each_once
+from tests.representatives import dialect_cases
 
 PLAYERS = make_players()
+PLACED_BY = ("mid_system", "first_speaker_user", "developer_role", "merge_turns", "template")
+"""Fields that decide where a system turn goes."""
 TAG = "<system-instruction>"
 CALL = ToolCall("hist_tool_" + "a" * 24, "ls", "{}")
 LATE = ToolSpec("late", "Comes late.", {"type": "object", "properties": {"x": {"type": "string"}}})
@@ -32,7 +36,7 @@ def ai(*blocks: Any, key: str = "a") -> Turn:
     return Turn("ai", blocks, key=key)
 
 
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize("name", dialect_cases(*PLACED_BY))
 def test_it_stays_between_what_was_said_before_and_after(name: str) -> None:
     player = PLAYERS[name]
     turns = (human("first", key="q"), ai("second"), system("MIDDLE", key="s"), human("third", key="r"))
@@ -48,7 +52,7 @@ def test_it_stays_between_what_was_said_before_and_after(name: str) -> None:
     assert not judge(request.body, player.host, "paranoid")
 
 
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize("name", dialect_cases(*PLACED_BY, "system_role"))
 def test_those_before_the_first_word_are_in_the_system_prompt_or_in_their_place(name: str) -> None:
     player = PLAYERS[name]
     request = asked(player, system("ONE", key="s"), system("TWO", key="t"), human("question", key="q"))
@@ -89,8 +93,7 @@ SHAPES: dict[str, tuple[list[Turn], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("cached", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
+@each_once(("cached", [False, True]), ("shape", SHAPES))
 def test_where_anthropic_takes_one(shape: str, cached: bool) -> None:
     turns, roles = SHAPES[shape]
     turns = [Turn(turn.speaker, turn.blocks, key=f"k{at}") for at, turn in enumerate(turns)]
@@ -135,7 +138,7 @@ def test_any_order_of_turns_is_accepted_and_the_cache_changes_nothing(kinds: lis
     assert all(block.text in body for turn in turns for block in turn.blocks if isinstance(block, Text))
 
 
-@pytest.mark.parametrize("name", PLAYERS)
+@pytest.mark.parametrize("name", dialect_cases("mid_tools", "native_tools", "template", "schema"))
 def test_tools_of_a_system_turn_can_be_called(name: str) -> None:
     player = PLAYERS[name]
     request = asked(player, human("q", key="q"), ai("a"), system("Now.", tools=(LATE,), key="s"), human("x", key="x"))

@@ -15,6 +15,7 @@ from midstream.core.errors import MidstreamError
 from midstream.dialects.registry import REGISTRY
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.stream_decoder import decode_whole
+from tests.representatives import dialect_cases
 
 DIALECTS = [each for each in REGISTRY.dialects().values() if each.wire in ("anthropic", "openai-chat")]
 BODIES: dict[str, dict[str, Any]] = {
@@ -39,8 +40,14 @@ def read(context: DecodeContext, body: bytes) -> Turn | str:
         return f"{type(error).__name__}: {error}"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.name)
-def test_an_everyday_answer_of_every_dialect(dialect: Any) -> None:
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases(
+        "leaks", "reasoning.tags", "reasoning.fields", "reasoning.details", among=[each.name for each in DIALECTS]
+    ),
+)
+def test_an_everyday_answer_of_every_dialect(name: str) -> None:
+    dialect = REGISTRY.dialect(name)
     body = json.dumps(BODIES[dialect.wire]).encode()
     for model in ("m", "other", ""):
         context = DecodeContext(dialect, "key", model)

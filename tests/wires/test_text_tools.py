@@ -26,6 +26,7 @@ from midstream.wires.plain_tools import plain_dialect, plain_name
 from midstream.wires.stream_decoder import decode_chunks
 from midstream.wires.tool_format import TEXT_FORMATS
 from tests.conversations import PIXEL, Story, weather_story
+from tests.long_run import each_once
 from tests.toolformats.feeding import feed, outcome
 
 TOOLS = (
@@ -65,8 +66,7 @@ def words(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize("format", NAMES)
+@each_once(("wire", MODELS), ("format", NAMES))
 def test_calls_results_and_tools_are_words_of_the_format(format: str, wire: str) -> None:
     if (wire, format) in (("completion", "hermes"), ("completion", "kimi-k3-text")):
         return  # the template's own way
@@ -101,8 +101,7 @@ def growing(rounds: int = 3) -> list[Conversation]:
     return grown
 
 
-@pytest.mark.parametrize("wire", HISTORIES)
-@pytest.mark.parametrize("format", NAMES)
+@each_once(("wire", HISTORIES), ("format", NAMES))
 def test_a_growing_history_is_a_prefix_of_the_next_and_cached_as_it_is_written(format: str, wire: str) -> None:
     cache, before = HistoryCache(), b""
     for conversation in growing():
@@ -166,8 +165,7 @@ def forged(format: str) -> str:
     return f"look {call} and {result}"
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize("format", [name for name in NAMES if name != "llama"])
+@each_once(("wire", MODELS), ("format", [name for name in NAMES if name != "llama"]))
 def test_nobody_elses_words_pass_for_a_call_or_a_result(format: str, wire: str) -> None:
     if (wire, format) in (("completion", "hermes"), ("completion", "kimi-k3-text")):
         return  # the template's specials see to it
@@ -220,8 +218,7 @@ CHOICES = [
 ]
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize(("options", "sentence", "code"), CHOICES)
+@each_once(("wire", MODELS), ("options, sentence, code", CHOICES))
 def test_what_a_field_would_say_is_said_in_words(wire: str, options: Any, sentence: str, code: str) -> None:
     request = encode(wire, "xml", weather_story().done(), **options)
     body = json.loads(request.body)
@@ -290,8 +287,7 @@ MADE = (
 )
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize("format", NAMES)
+@each_once(("wire", MODELS), ("format", NAMES))
 def test_any_split_of_the_bytes_gives_the_same_events(format: str, wire: str) -> None:
     request = encode(wire, format, Conversation((human("go"),)))
     if request.text_format is None:
@@ -315,8 +311,7 @@ def test_any_split_of_the_bytes_gives_the_same_events(format: str, wire: str) ->
     at()
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize("format", NAMES)
+@each_once(("wire", MODELS), ("format", NAMES))
 def test_a_whole_body_has_the_calls_too(format: str, wire: str) -> None:
     request = encode(wire, format, Conversation((human("go"),)), stream=False)
     if request.text_format is None:
@@ -331,9 +326,7 @@ def test_a_whole_body_has_the_calls_too(format: str, wire: str) -> None:
 QUOTES = ("Write it like this:\n```\n{}\n```\n\n", "as in `{}` here.\n\n")
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize("quote", QUOTES, ids=["fence", "code"])
-@pytest.mark.parametrize("format", [name for name in NAMES if name != "llama"])
+@each_once(("wire", MODELS), ("quote", QUOTES), ("format", [name for name in NAMES if name != "llama"]))
 def test_a_quoted_call_is_text_and_a_real_one_behind_it_runs(format: str, quote: str, wire: str) -> None:
     request = encode(wire, format, Conversation((human("go"),)))
     if request.text_format is None:
@@ -397,8 +390,7 @@ def leaking(wire: str, **changes: Any) -> Resolved:
     return replace(target, dialect=dialect)
 
 
-@pytest.mark.parametrize("wire", LEAKS)
-@pytest.mark.parametrize("where", ["text", "thinking"])
+@each_once(("wire", LEAKS), ("where", ["text", "thinking"]))
 def test_a_leaked_call_is_rescued_on_every_wire(wire: str, where: str) -> None:
     leak = text_format("kimi").render_calls(MADE, ())
     answer = Answer(**{"text": "Here.", where: f"before {leak} after"})  # type: ignore[arg-type]

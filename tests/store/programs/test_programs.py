@@ -26,6 +26,7 @@ from midstream.store import MemoryStore
 from midstream.store.programs import PROGRAMS, Imported, Place, SessionFile
 from midstream.store.protocol import Entry
 from tests.doctor.test_matrix import CORE
+from tests.long_run import each_once
 
 DATA = Path(__file__).parents[2] / "data" / "store" / "programs"
 ODD = json.loads((DATA / "odd.json").read_bytes())
@@ -442,8 +443,7 @@ def test_what_is_no_session_is_said_so(name: str, data: bytes, tmp_path_factory:
         PROGRAMS[name].read(SessionFile(name, "one", str(path)))
 
 
-@pytest.mark.parametrize("target", WRITERS)
-@pytest.mark.parametrize("source", PROGRAMS)
+@each_once(("target", WRITERS), ("source", PROGRAMS))
 def test_a_conversation_written_for_a_program_is_found_and_read_there(source: str, target: str, tmp_path: Path) -> None:
     conversation = _read(source, tmp_path / "from").entry.conversation
     write = PROGRAMS[target].write

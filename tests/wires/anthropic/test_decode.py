@@ -14,6 +14,7 @@ from midstream.core.blocks import Opaque, Origin, Text, Thinking, ToolCall, Turn
 from midstream.core.errors import MalformedStream, Overloaded
 from midstream.core.events import BlockEvent, Done, ErrorEvent, ErrorInfo, ToolCallDelta
 from midstream.core.lifecycle import check
+from tests.long_run import each_once
 from tests.wires.feeding import by_byte, by_lengths, events_of
 
 START = {"type": "message_start", "message": {"id": "m", "model": "claude-x", "usage": {"input_tokens": 7}}}
@@ -316,8 +317,7 @@ def test_any_body_gives_events_and_one_end(value: Any) -> None:
     check(make_decoder(wire="anthropic", turn_key="t").read_body(body))
 
 
-@pytest.mark.parametrize("later", ["", None, 5, [], {}, False], ids=repr)
-@pytest.mark.parametrize("reason", ["max_tokens", "end_turn", "stop_sequence"])
+@each_once(("later", ["", None, 5, [], {}, False]), ("reason", ["max_tokens", "end_turn", "stop_sequence"]), ids=repr)
 def test_what_is_no_stop_reason_does_not_unsay_one(reason: str, later: Any) -> None:
     got = turn(START, says("a"), finish(reason), {**finish(), "delta": {"stop_reason": later}}, STOP)
     assert got.raw_stop == reason

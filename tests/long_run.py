@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Set
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from hypothesis import settings
 LONG = bool(os.environ.get("MIDSTREAM_LONG") or os.environ.get("MIDSTREAM_EXAMPLES"))
 V = TypeVar("V")
 _SHARE, _FEWEST = 4, 10
+_ON_EACH_LOOP = 2
+FIRST_LOOP = "asyncio"
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where hypothesis keeps the settings of a property."""
 
@@ -74,9 +77,21 @@ def first_of_each(every: Iterable[V], kind: Callable[[V], Hashable]) -> list[Any
     return found
 
 
+def _leave_to_the_long_run_on_the_second_loop(items: list[pytest.Item]) -> None:
+    """What a module does on one event loop it does on the other: there each test has its first few cases."""
+    met: Counter[object] = Counter()
+    for item in items:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if params.get("each_loop", FIRST_LOOP) != FIRST_LOOP and not item.get_closest_marker("long"):
+            met[function := getattr(item, "function", None)] += 1
+            if met[function] > _ON_EACH_LOOP:
+                item.add_marker(pytest.mark.long)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if LONG:
         return
+    _leave_to_the_long_run_on_the_second_loop(items)
     left_out = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not item.get_closest_marker("long")]

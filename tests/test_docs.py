@@ -298,12 +298,6 @@ def test_every_room_of_every_wire_is_explained() -> None:
         assert {room for room in rooms if room not in said and f"{room}.py" not in said} == set(), page.name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text("utf-8")):
-        assert re.match(r"https?://", link) or (page.parent / link).exists(), link
-
-
 def test_every_page_is_reachable_from_the_readme() -> None:
     seen: set[Path] = set()
     due = [ROOT / "README.md"]
@@ -319,13 +313,8 @@ def test_every_page_is_reachable_from_the_readme() -> None:
     assert [str(page.relative_to(ROOT)) for page in PAGES if page not in seen] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_make_target_and_slash_command_exists(page: Path) -> None:
-    makefile = (ROOT / "Makefile").read_text("utf-8")
-    text = page.read_text("utf-8")
-    for target in re.findall(r"(?:`|^ *(?:\$ )?)make ([a-z][\w-]*)", text, re.M):
-        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md"])
+def test_every_slash_command_exists(name: str) -> None:
     known = {f"/{command.name}" for command in COMMANDS}
-    if page in (ROOT / "README.md", ROOT / "docs" / "architecture.md"):
-        said = set(re.findall(r"`(/[a-z]+)(?: [^`]*)?`", text))
-        assert said <= known, said - known
+    said = set(re.findall(r"`(/[a-z]+)(?: [^`]*)?`", (ROOT / name).read_text("utf-8")))
+    assert said <= known, said - known

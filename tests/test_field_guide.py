@@ -9,7 +9,7 @@ import pytest
 
 from midstream.sim.rules import HOSTS
 from midstream.sim.rules.hosts import NO_TOOLS
-from tests.markdown import anchors, links
+from tests.markdown import anchors
 
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "field-guide"
@@ -64,27 +64,13 @@ def test_no_rule_is_without_a_page() -> None:
     assert all(rule.guide for host in HOSTS.values() for rule in host.rules) and NO_TOOLS.guide
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_can_be_read_in_one_go(page: Path) -> None:
-    text = page.read_text("utf-8")
-    assert len(text.split()) < 1500
-    if page.stem not in ("index", "why-400"):
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "index"], ids=lambda page: page.stem)
+def test_a_page_is_in_the_index_and_says_how_its_marks_are_read(page: Path) -> None:
+    assert f"]({page.name})" in (GUIDE / "index.md").read_text("utf-8")
+    if page.stem != "why-400":
+        text = page.read_text("utf-8")
         assert "index.md#how-to-read-it" in text, "says how its marks are read"
         assert "**D**" in text or "**O**" in text, "marks what it says"
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "index"], ids=lambda page: page.stem)
-def test_the_index_leads_to_every_page(page: Path) -> None:
-    assert f"]({page.name})" in (GUIDE / "index.md").read_text("utf-8")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_link_of_the_guide_opens(page: Path) -> None:
-    for target in links(page.read_text("utf-8")):
-        name, _, anchor = target.partition("#")
-        file = (page.parent / name).resolve() if name else page
-        assert file.is_file(), target
-        assert not anchor or anchor in anchors(file.read_text("utf-8")), target
 
 
 PASTED = """

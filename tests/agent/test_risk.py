@@ -11,14 +11,26 @@ import pytest
 
 from midstream.agent.approval import ALWAYS, NO, Approval, Decision
 from midstream.agent.approval_request import ApprovalRequest
-from midstream.agent.risk import holds_secrets
+from midstream.agent.risk import holds_secrets, runs_later
 from midstream.agent.toolbox import Toolbox
 from midstream.core.blocks import ToolCall, ToolResponse
+from tests.long_run import first_of_each
 
 DATA = Path(__file__).parents[1] / "data" / "approvals"
 TRICKS = json.loads((DATA / "tricks.json").read_text("utf-8"))
 ALLOWED = json.loads((DATA / "allowed.json").read_text("utf-8"))
 RUN_LATER = json.loads((DATA / "run_later.json").read_text("utf-8"))
+
+
+def _kind_of_trick(case: str) -> str:
+    """What begins with `git status` or `cat` is a trick of the shell's own; the others are tricks of the program that is allowed."""
+    (pattern, *_), command = TRICKS[case]
+    return case if pattern in ("bash:git status*", "bash:cat*", "bash:cd*", "bash:git log*") else command.split()[0]
+
+
+def _kind_of_path(path: str) -> str:
+    """The ways to write a path to git's own files are told apart one by one, the other files by what would run them."""
+    return path if "git" in path.lower() else runs_later(path)
 
 
 class Human:
@@ -53,7 +65,7 @@ def call(box: Toolbox, name: str, **arguments: str) -> ToolResponse:
     return asyncio.run(box.run(ToolCall("call_1", name, msgspec.json.encode(arguments).decode())))
 
 
-@pytest.mark.parametrize("case", TRICKS)
+@pytest.mark.parametrize("case", first_of_each(TRICKS, _kind_of_trick))
 def test_no_trick_runs_unasked(case: str, work: Path) -> None:
     patterns, command = TRICKS[case]
     before = sorted(work.rglob("*"))
@@ -74,7 +86,7 @@ def test_what_a_pattern_means_is_not_asked_about(case: str, work: Path) -> None:
     assert human.asked == []
 
 
-@pytest.mark.parametrize("path", RUN_LATER["asked"])
+@pytest.mark.parametrize("path", first_of_each(RUN_LATER["asked"], _kind_of_path))
 def test_a_file_that_runs_code_later_is_asked_for_each_time(path: str, work: Path) -> None:
     path = path.replace("{root}", str(work))
     human = Human(ALWAYS)

@@ -73,12 +73,8 @@ def test_every_provider_has_a_fixture_and_a_judge() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_a_request_is_as_the_provider_wants_it(case: dict[str, Any]) -> None:
+def test_a_request_is_as_the_provider_wants_it_and_as_its_judge_takes_it(case: dict[str, Any]) -> None:
     assert facts(case["provider"], case["model"]) == {fact: case[fact] for fact in FACTS}
-
-
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
-def test_the_judge_of_a_provider_is_the_one_it_states(case: dict[str, Any]) -> None:
     target = resolved(case["provider"], case["model"])
     stated = case["judge"]
     if stated.startswith("none: "):

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from midstream.cli.main import COMMANDS, main
+from tests.long_run import first_of_each
 from tests.markdown import anchors, links
 
 from .blocks import ROOT, pages
 from .reference import _ENVIRONMENT, REFERENCE, made, said_in_the_source
 
 MADE = made()
+PAGES = [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 LONG = {"CHANGELOG.md"}
 """Nobody reads it from top to bottom."""
 
@@ -33,21 +35,26 @@ def test_every_variable_of_the_source_is_told() -> None:
     assert said_in_the_source() == set(_ENVIRONMENT)
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_and_anchor_opens(page: Path) -> None:
-    for target in links(page.read_text("utf-8")):
+def _kind(page: Path) -> str:
+    """The pages outside the site by themselves, for nothing else reads their links; `make check` follows those of all the others."""
+    return page.name if page.parent == ROOT else str(page.parent.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", first_of_each(PAGES, _kind), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_can_be_read_in_one_go_and_what_it_points_to_is_there(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for target in links(text):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, anchor = target.partition("#")
         file = (page.parent / name).resolve() if name else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file.read_text("utf-8")), target
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_can_be_read_in_one_go(page: Path) -> None:
-    if str(page.relative_to(ROOT)) not in LONG:
-        assert len(page.read_text("utf-8").split()) < 1500
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for target in re.findall(r"(?:`|^ *(?:\$ )?)make ([a-z][\w-]*)", text, re.M):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+    if page.name not in LONG:
+        assert len(text.split()) < 1500
 
 
 def test_every_page_is_in_the_navigation() -> None:

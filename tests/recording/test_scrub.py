@@ -17,8 +17,8 @@ from midstream.recording.secret_search import SecretSearch
 from midstream.transport.secrets import Secrets
 from midstream.transport.target import Target, prepare
 from midstream.wires.request import Request
-from tests.client.test_key_echo import KEY, SHAPES, leaks
-from tests.long_run import each_once
+from tests.client.test_key_echo import KEY, SHAPES, SOME_SHAPES, leaks
+from tests.long_run import cases
 
 ANSWER = b'data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n'
 
@@ -104,7 +104,8 @@ def test_a_canary_is_in_no_file(place: str, tmp_path: Path) -> None:
     assert not leaks(_written(PLACES[place](tmp_path)))
 
 
-@each_once(("shape", SHAPES), ("size", [10_000, 5]))
+@pytest.mark.parametrize("size", [10_000, 5])
+@pytest.mark.parametrize("shape", cases(SHAPES, SOME_SHAPES))
 def test_in_no_writing(shape: str, size: int, tmp_path: Path) -> None:
     body = b'data: {"error":{"message":"not valid: ' + SHAPES[shape].encode() + b'"}}\n\n'
     recorder = _recorded(tmp_path, _target(), chunks=[ANSWER, *_in_pieces(body, size), ANSWER])
@@ -123,7 +124,8 @@ def test_in_no_writing(shape: str, size: int, tmp_path: Path) -> None:
 def test_the_quick_search_sees_what_the_careful_one_removes(shape: str) -> None:
     secrets = Secrets({"authorization": f"Bearer {KEY}"})
     text = f"before {SHAPES[shape]} behind"
-    assert secrets.scrub_text(text) != text
+    assert leaks(text)
+    assert not leaks(secrets.scrub_text(text))
     assert SecretSearch([secrets]).suspects(text.encode())
 
 

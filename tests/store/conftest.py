@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from midstream.store import MemoryStore, SqliteStore, Store
+from tests.long_run import cases
 
 from .plain_store import PlainStore
 
@@ -21,6 +22,9 @@ STORES: dict[str, MakeStore] = {
     "sqlite": lambda folder, now: SqliteStore(folder / "conversations.db", now=now),
 }
 
+EACH = cases(STORES, {"memory", "sqlite"})
+"""The plain store is what the others are compared with; that it keeps the promises itself is shown in the long run."""
+
 
 @pytest.fixture
 def makers() -> list[MakeStore]:
@@ -28,14 +32,14 @@ def makers() -> list[MakeStore]:
     return list(STORES.values())
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=EACH)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store whose clock ticks one second a look."""
     with closing(STORES[request.param](tmp_path, ticking_clock())) as made:
         yield made
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=EACH)
 def lasting_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """One store for all the examples of a property."""
     with closing(STORES[request.param](tmp_path_factory.mktemp("store"), lambda: 0.0)) as made:

@@ -19,8 +19,8 @@ from hypothesis import settings
 LONG = bool(os.environ.get("MIDSTREAM_LONG") or os.environ.get("MIDSTREAM_EXAMPLES"))
 V = TypeVar("V")
 _SHARE, _FEWEST = 4, 10
-_ON_EACH_LOOP = 2
-FIRST_LOOP = "asyncio"
+_ON_THE_OTHER = 2
+_OTHER = {"each_loop": "uvloop", "store": "memory", "new_state": "memory"}
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where hypothesis keeps the settings of a property."""
 
@@ -67,31 +67,35 @@ def each_once(*axes: tuple[str, Iterable[Any]], ids: Callable[[Any], str | None]
     return pytest.mark.parametrize(names, cells, ids=ids)
 
 
-def first_of_each(every: Iterable[V], kind: Callable[[V], Hashable]) -> list[Any]:
-    """Parameters of a test: the first of each kind, as far as the code can tell them apart; the others marked as long."""
+def each_kind(
+    axis: str, every: Iterable[Any], kind: Callable[..., Hashable], ids: Callable[[Any], str | None] | None = None
+) -> pytest.MarkDecorator:
+    """Parametrizes a test by rows, as `pytest.mark.parametrize` takes them: the first of each kind is quick, as far as the code can
+    tell them apart; the others are marked as long."""
     met: set[Hashable] = set()
     found = []
     for case in every:
-        found.append(pytest.param(case, marks=pytest.mark.long if kind(case) in met else ()))
-        met.add(kind(case))
-    return found
+        values = tuple(case) if "," in axis else (case,)
+        found.append(pytest.param(*values, marks=pytest.mark.long if kind(*values) in met else ()))
+        met.add(kind(*values))
+    return pytest.mark.parametrize(axis, found, ids=ids)
 
 
-def _leave_to_the_long_run_on_the_second_loop(items: list[pytest.Item]) -> None:
-    """What a module does on one event loop it does on the other: there each test has its first few cases."""
+def _mark_the_second_time(items: list[pytest.Item]) -> None:
+    """What runs a second time on another event loop or store has the first few cases of each test there."""
     met: Counter[object] = Counter()
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})
-        if params.get("each_loop", FIRST_LOOP) != FIRST_LOOP and not item.get_closest_marker("long"):
+        if any(params.get(name) == other for name, other in _OTHER.items()) and not item.get_closest_marker("long"):
             met[function := getattr(item, "function", None)] += 1
-            if met[function] > _ON_EACH_LOOP:
+            if met[function] > _ON_THE_OTHER:
                 item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if LONG:
         return
-    _leave_to_the_long_run_on_the_second_loop(items)
+    _mark_the_second_time(items)
     left_out = [item for item in items if item.get_closest_marker("long")]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not item.get_closest_marker("long")]

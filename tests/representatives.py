@@ -25,8 +25,8 @@ def representatives(*fields: str, among: Iterable[str] = PLAYERS) -> list[str]:
 
     A field of a part is named with it, as in `reasoning.echo`.
     """
-    known = {name: _values(PLAYERS[name].target.dialect) for name in among}
-    if unknown := set(fields) - set().union(*known.values()):
+    known = {name: VALUES[name] for name in among}
+    if unknown := set(fields) - set(VALUES["openai"]):
         raise LookupError(f"no such fields: {', '.join(sorted(unknown))}")
     looked_at = {
         name: {
@@ -60,3 +60,6 @@ def _values(dialect: Dialect) -> dict[str, str]:
         values = getattr(dialect, part)
         found |= {f"{part}.{field}": repr(getattr(values, field)) for field in values.__struct_fields__}
     return found
+
+
+VALUES = {name: _values(player.target.dialect) for name, player in PLAYERS.items()}

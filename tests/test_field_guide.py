@@ -9,6 +9,7 @@ import pytest
 
 from midstream.sim.rules import HOSTS
 from midstream.sim.rules.hosts import NO_TOOLS
+from tests.long_run import each_kind
 from tests.markdown import anchors
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +55,7 @@ def test_nothing_is_cited_that_the_repository_lacks() -> None:
     assert not outside, outside
 
 
-@pytest.mark.parametrize("guide", RULES)
+@each_kind("guide", RULES, lambda guide: guide.partition("#")[0])
 def test_every_rule_of_a_double_has_its_page(guide: str) -> None:
     page, _, anchor = guide.partition("#")
     assert anchor and opens(page, anchor), RULES[guide].name

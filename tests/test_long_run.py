@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .long_run import cases, each_once, first_of_each
+from .long_run import cases, each_kind, each_once
 from .representatives import PLAYERS, dialect_cases, representatives
 
 
@@ -47,7 +47,9 @@ def test_an_axis_of_rows_gives_an_argument_for_each_of_their_values() -> None:
 
 
 def test_the_first_of_each_kind_is_quick() -> None:
-    assert quick(first_of_each(["one", "two", "three", "four"], len)) == ["one", "three", "four"]
+    assert quick(each_kind("word", ["one", "two", "three", "four"], len).args[1]) == ["one", "three", "four"]
+    rows = each_kind("a, b", [(1, 2), (2, 1), (2, 2)], lambda a, b: a + b)
+    assert quick(rows.args[1]) == [(1, 2), (2, 2)] and rows.args[0] == "a, b"
 
 
 def test_a_quick_case_that_is_none_of_the_cases_is_refused() -> None:

@@ -17,6 +17,7 @@ from midstream.core import errors as core_errors
 from midstream.core import events as core_events
 from midstream.testing import sim_server
 from midstream.wires.registry import WIRES
+from tests.long_run import each_kind
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -33,7 +34,7 @@ def test_the_public_names_are_these() -> None:
     assert midstream.__all__ == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_kind("name", NAMES, lambda name: type(getattr(midstream, name)))
 def test_every_name_is_there_listed_and_explained(name: str) -> None:
     value = getattr(midstream, name)
     assert value is getattr(midstream, name) and name in dir(midstream)

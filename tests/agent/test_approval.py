@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from midstream.agent.approval import ALWAYS, NO, ONCE, AllowList, Approval, Decision
 from midstream.agent.approval_request import ApprovalRequest
 from midstream.core.errors import ConfigError
+from tests.long_run import each_kind
 
 
 def bash(command: str) -> ApprovalRequest:
@@ -78,7 +79,7 @@ def test_the_allow_list_allows(case: str) -> None:
     assert asyncio.run(Approval(allow=[pattern]).decide(request)).allowed
 
 
-@pytest.mark.parametrize("case", NOT_ALLOWED)
+@each_kind("case", NOT_ALLOWED, lambda case: case.split()[0] if case.startswith("smuggled") else case)
 def test_the_allow_list_does_not_allow(case: str) -> None:
     pattern, request = NOT_ALLOWED[case]
     answer = asyncio.run(Approval(allow=[pattern]).decide(request))

@@ -14,7 +14,7 @@ from midstream.agent.approval_request import ApprovalRequest
 from midstream.agent.risk import holds_secrets, runs_later
 from midstream.agent.toolbox import Toolbox
 from midstream.core.blocks import ToolCall, ToolResponse
-from tests.long_run import first_of_each
+from tests.long_run import each_kind
 
 DATA = Path(__file__).parents[1] / "data" / "approvals"
 TRICKS = json.loads((DATA / "tricks.json").read_text("utf-8"))
@@ -65,7 +65,7 @@ def call(box: Toolbox, name: str, **arguments: str) -> ToolResponse:
     return asyncio.run(box.run(ToolCall("call_1", name, msgspec.json.encode(arguments).decode())))
 
 
-@pytest.mark.parametrize("case", first_of_each(TRICKS, _kind_of_trick))
+@each_kind("case", TRICKS, _kind_of_trick)
 def test_no_trick_runs_unasked(case: str, work: Path) -> None:
     patterns, command = TRICKS[case]
     before = sorted(work.rglob("*"))
@@ -86,7 +86,7 @@ def test_what_a_pattern_means_is_not_asked_about(case: str, work: Path) -> None:
     assert human.asked == []
 
 
-@pytest.mark.parametrize("path", first_of_each(RUN_LATER["asked"], _kind_of_path))
+@each_kind("path", RUN_LATER["asked"], _kind_of_path)
 def test_a_file_that_runs_code_later_is_asked_for_each_time(path: str, work: Path) -> None:
     path = path.replace("{root}", str(work))
     human = Human(ALWAYS)

@@ -18,6 +18,7 @@ from midstream.core.blocks import Conversation, Media, human
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.providers import MODELS, SIM
 from midstream.sim.server import Sim
+from tests.long_run import each_kind
 
 from .test_attachment import JPEG, PDF, PNG
 
@@ -32,6 +33,12 @@ EVERY = [f"{row.name}/{row.models[0]}" for row in REGISTRY.providers.values() if
 
 def _media(content: Sequence[object]) -> list[Media]:
     return [part for part in content if isinstance(part, Media)]
+
+
+def _reads(model: str) -> tuple[object, ...]:
+    """A medium goes into a request by the wire, and as far as the model reads its kind and type."""
+    dialect = REGISTRY.resolve(model).dialect
+    return dialect.wire, dialect.media, dialect.image_types, dialect.native is None
 
 
 def _prefixes(bodies: list[dict[str, object]]) -> None:
@@ -78,7 +85,7 @@ def test_each_model_gets_the_medium_or_a_line_and_the_user_is_told_which(model: 
     _prefixes(own[1:])
 
 
-@pytest.mark.parametrize("model", EVERY)
+@each_kind("model", EVERY, _reads)
 def test_the_warning_agrees_with_the_request_at_every_provider(model: str) -> None:
     """Also for a medium by its address, and with no history: no double needed."""
     catalog = Catalog(Config(), environ={})

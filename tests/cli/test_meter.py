@@ -12,7 +12,7 @@ from midstream.client.compaction import ContextUse
 from midstream.client.config import Config
 from midstream.client.session import Session
 from midstream.core.blocks import Conversation, Origin, Text, Turn, Usage, human
-from tests.long_run import first_of_each
+from tests.long_run import each_kind
 
 USED = [
     (ContextUse(0), "~0 tokens", "~0 tokens"),
@@ -76,7 +76,7 @@ def test_the_bar_fits(model: str, width: int, bar: str) -> None:
 EDGES = {1, 2, 13, 14, 15, 20, 30, 40, 50, 60, 80, 119}
 
 
-@pytest.mark.parametrize("width", first_of_each(range(1, 120), lambda width: width if width in EDGES else 0))
+@each_kind("width", range(1, 120), lambda width: width if width in EDGES else 0)
 def test_it_is_never_wider_than_the_terminal(width: int) -> None:
     client = Client(Catalog(Config(), environ={}))
     meter = Meter()

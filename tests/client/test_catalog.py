@@ -16,7 +16,7 @@ from midstream.core.blocks import Conversation, Text, Turn
 from midstream.core.errors import ConfigError, MissingKey, UnknownModel
 from midstream.core.events import Done
 from midstream.dialects.registry import REGISTRY
-from tests.long_run import first_of_each
+from tests.long_run import each_kind
 
 WORK = Config(
     providers={
@@ -58,9 +58,7 @@ def _spelled(name: str) -> tuple[int, bool]:
     return len(variables), variables[0].startswith(name.upper())
 
 
-@pytest.mark.parametrize(
-    "name", first_of_each([name for name, row in REGISTRY.providers.items() if row.endpoint.base_env], _spelled)
-)
+@each_kind("name", [name for name, row in REGISTRY.providers.items() if row.endpoint.base_env], _spelled)
 def test_both_spellings_of_the_address_are_read_for_every_provider(name: str) -> None:
     row = Catalog(Config(), environ={}).registry.providers[name]
     for variable in row.endpoint.base_env:

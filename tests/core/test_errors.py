@@ -27,7 +27,7 @@ from midstream.core.errors import (
     UnknownConversation,
 )
 from midstream.core.events import ErrorEvent, ErrorInfo
-from tests.long_run import first_of_each
+from tests.long_run import each_kind
 
 for _found in pkgutil.walk_packages(midstream.__path__, "midstream."):
     if "pytest_plugin" in _found.name or _found.name.endswith("__main__"):
@@ -86,7 +86,7 @@ def _made_of(kind: type[MidstreamError]) -> Any:
     return kind if kind in MADE else (kind.fields, kind.__mro__[1])
 
 
-@pytest.mark.parametrize("kind", first_of_each(CLASSES, _made_of), ids=lambda kind: kind.__name__)
+@each_kind("kind", CLASSES, _made_of, ids=lambda kind: kind.__name__)
 def test_an_error_comes_back_from_its_event_as_it_was(kind: type[MidstreamError]) -> None:
     error = make(kind)
     info = ErrorInfo.of(error)
@@ -98,7 +98,7 @@ def test_an_error_comes_back_from_its_event_as_it_was(kind: type[MidstreamError]
     assert likeness(sent.to_exception()) == likeness(error)
 
 
-@pytest.mark.parametrize("kind", first_of_each(CLASSES, _made_of), ids=lambda kind: kind.__name__)
+@each_kind("kind", CLASSES, _made_of, ids=lambda kind: kind.__name__)
 def test_a_failed_turn_raises_the_class_its_failure_names(kind: type[MidstreamError]) -> None:
     with pytest.raises(
         kind, match=re.escape(f"failed ({kind.kind}): {(kind.__doc__ or '').splitlines()[0]}")

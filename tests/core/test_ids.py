@@ -29,6 +29,7 @@ from midstream.core.ids import (
 )
 from tests.core import id_exceptions
 from tests.core.histories import from_vector, lawful
+from tests.long_run import each_kind
 from tests.shared_data import vector_params, vectors
 
 CANONICAL = re.compile(r"hist_tool_[A-Za-z0-9_-]{24}\Z")
@@ -370,7 +371,7 @@ def test_detection_vectors(vector: dict[str, Any]) -> None:
     assert (detect_tool_format(model, override) == vector["expected_format"]) is not listed
 
 
-@pytest.mark.parametrize("format", TOOL_FORMATS)
+@each_kind("format", TOOL_FORMATS, get_tool_id_strategy)
 def test_a_chosen_tool_format_brings_its_ids_only_where_the_host_takes_them(format: str) -> None:
     assert scheme_for("standard", format) is get_tool_id_strategy(format)
     assert scheme_for("kimi", format) is get_tool_id_strategy(format)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from midstream.core.schema_check import faults, without_nulls
-from tests.long_run import each_once
+from tests.long_run import each_kind, each_once
 
 DATA = Path(__file__).parents[1] / "data" / "schemas"
 CASES = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(DATA.glob("*.json"))}
@@ -22,16 +22,24 @@ CASES = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(DATA.
 def values() -> Iterator[Any]:
     for name, case in CASES.items():
         for kind in ("valid", "invalid"):
-            for number, value in enumerate(case[kind]):
-                yield pytest.param(case["schema"], value, kind == "valid", id=f"{name}-{kind}-{number}")
+            for value in case[kind]:
+                yield name, value, kind == "valid"
+
+
+def _reason(name: str, value: Any, valid: bool) -> Any:
+    """Of each schema one value that follows it, and one for each set of keywords that refuse one."""
+    return name, repr(
+        sorted([str(error.validator) for error in Draft202012Validator(CASES[name]["schema"]).iter_errors(value)])
+    )
 
 
 def test_there_are_cases_enough() -> None:
     assert len(CASES) >= 30
 
 
-@pytest.mark.parametrize(("schema", "value", "valid"), list(values()))
-def test_a_value_is_judged_as_the_case_and_the_oracle_say(schema: Any, value: Any, valid: bool) -> None:
+@each_kind("name, value, valid", values(), _reason)
+def test_a_value_is_judged_as_the_case_and_the_oracle_say(name: str, value: Any, valid: bool) -> None:
+    schema = CASES[name]["schema"]
     assert Draft202012Validator(schema).is_valid(value) is valid
     assert (faults(value, schema) == ()) is valid, faults(value, schema)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from midstream import Conversation, encode_request, human
 from midstream.core.blocks import Origin, Text, Thinking, ToolCall, ToolResponse, Turn
@@ -23,6 +22,7 @@ from midstream.dialects.registry import REGISTRY, resolve
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.openai_chat.thinking import KEEPS as CHAT_KEEPS
 from midstream.wires.request import Request
+from tests.long_run import each_kind
 
 DATA = Path(__file__).parents[1] / "data" / "dialects"
 HISTORY = ("messages", "input", "contents", "prompt")
@@ -37,6 +37,12 @@ def table(name: str) -> list[dict[str, Any]]:
 
 def label(row: dict[str, Any]) -> str:
     return row["model"] + "".join([f" {key}={value}" for key, value in row.get("options", {}).items()])
+
+
+def control(row: dict[str, Any]) -> tuple[str, ...]:
+    """How the model of a row is asked to think, and to keep what it thought."""
+    dialect = resolve(row["model"]).dialect
+    return dialect.wire, dialect.reasoning.control, dialect.reasoning.keep
 
 
 def body_of(request: Request) -> dict[str, Any]:
@@ -55,7 +61,7 @@ def codes(request: Request) -> list[str]:
     return [note.code for note in request.notes]
 
 
-@pytest.mark.parametrize("row", table("efforts"), ids=label)
+@each_kind("row", table("efforts"), lambda row: repr((control(row), row["sent"], row["field"])), ids=label)
 def test_an_effort_is_sent_as_the_model_takes_it_and_another_is_told(row: dict[str, Any]) -> None:
     assert set(row["sent"]) == set(EFFORTS), "every effort has its line"
     for asked, sent in row["sent"].items():
@@ -89,7 +95,9 @@ def thought_of(name: str) -> Conversation:
     )
 
 
-@pytest.mark.parametrize("row", table("keep"), ids=label)
+@each_kind(
+    "row", table("keep"), lambda row: repr((control(row), row["options"], row["echoed"], row["told"])), ids=label
+)
 def test_a_host_is_asked_to_keep_all_reasoning_in_its_own_words(row: dict[str, Any]) -> None:
     options = Options(**row["options"])
     request = encode_request(row["model"], thought_of(row["model"]), tools=(TOOL,), options=options)
@@ -111,7 +119,7 @@ def test_every_word_for_keeping_is_one_that_a_wire_can_say_and_some_host_wants()
     assert used == {word for words in KEEPS.values() for word in words}
 
 
-@pytest.mark.parametrize("row", table("options"), ids=label)
+@each_kind("row", table("options"), lambda row: repr((control(row), row["places"])), ids=label)
 def test_an_option_goes_where_the_host_takes_it_or_leaves_a_note(row: dict[str, Any]) -> None:
     given: dict[str, Any] = {
         "user": "someone", "temperature": 0.5, "top_p": 0.75, "stop": ("END",), "seed": 7, "presence_penalty": 0.25,
@@ -135,7 +143,7 @@ def test_an_option_goes_where_the_host_takes_it_or_leaves_a_note(row: dict[str, 
             assert "unsupported_option" not in codes(request), option
 
 
-@pytest.mark.parametrize("row", table("budgets"), ids=label)
+@each_kind("row", table("budgets"), lambda row: repr((control(row), row["options"], row["notes"])), ids=label)
 def test_max_tokens_is_the_callers_limit_with_a_thinking_budget_too(row: dict[str, Any]) -> None:
     request = encode_request(row["model"], "hi", options=Options(**row["options"]))
     body = body_of(request)

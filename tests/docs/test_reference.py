@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from midstream.cli.main import COMMANDS, main
-from tests.long_run import first_of_each
+from tests.long_run import each_kind
 from tests.markdown import anchors, links
 
 from .blocks import ROOT, pages
@@ -40,7 +40,7 @@ def _kind(page: Path) -> str:
     return page.name if page.parent == ROOT else str(page.parent.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", first_of_each(PAGES, _kind), ids=lambda page: str(page.relative_to(ROOT)))
+@each_kind("page", PAGES, _kind, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_can_be_read_in_one_go_and_what_it_points_to_is_there(page: Path) -> None:
     text = page.read_text("utf-8")
     for target in links(text):

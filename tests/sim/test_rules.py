@@ -17,6 +17,7 @@ from midstream.doctor.matrix import SCENES, TOOLS
 from midstream.sim.players import make_players
 from midstream.sim.rules import HOSTS, Basis, Problem, Strict, judge
 from midstream.sim.rules.hosts import NO_TOOLS
+from tests.long_run import each_kind
 
 from .rules_page import DOCS, idle, write_pages
 
@@ -739,7 +740,7 @@ JUNK: list[Any] = [
 OPTIONS = "thinking tool_choice reasoning_effort temperature stop stop_sequences response_format max_tokens system num_responses p k".split()
 
 
-@pytest.mark.parametrize("host", sorted(HOSTS))
+@each_kind("host", sorted(HOSTS), lambda host: HOSTS[host].traits.wire)
 def test_whatever_a_request_has_in_any_place_is_judged(host: str) -> None:
     """A double answers 400 or takes it: nothing in a body makes a rule fail itself."""
     sound = request(host)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from midstream import resolve
 from midstream.dialects.registry import REGISTRY
 from midstream.sim.faults import FAULTS
 from midstream.sim.players import make_players
 from midstream.verify.checks import CHECKS
 from midstream.verify.suites import SUITES
-from tests.long_run import LONG
+from tests.long_run import LONG, each_kind
 from tests.verify.faults_table import FOUND_BY, NO_ANSWER, each_provider
 from tests.verify.stage import ALL, PROBES, verified
 
@@ -87,7 +88,7 @@ def test_a_faithful_double_passes_everything(name: str) -> None:
     assert sum(result.verdict == "pass" for result in found.values()) >= 25
 
 
-@pytest.mark.parametrize("model", each_provider())
+@each_kind("model", each_provider(), lambda model: resolve(model).dialect.wire)
 def test_the_double_of_every_provider_passes(model: str) -> None:
     """Everything; without the long run the quick suite, since each double passed everything above."""
     _, found = verified(model, ALL if LONG else SUITES["quick"])

@@ -48,7 +48,19 @@ def said(turn: Turn) -> list[tuple[str, str, str, str]]:
     ]
 
 
-@pytest.mark.parametrize("name", dialect_cases())
+@pytest.mark.parametrize(
+    "name",
+    dialect_cases(
+        "freeform",
+        "namespaces",
+        "tool_format",
+        "template",
+        "leaks",
+        "arguments_object",
+        "ids",
+        "limits.tool_name_pattern",
+    ),
+)
 def test_a_call_is_read_as_what_it_is_and_goes_to_every_other_host(name: str) -> None:
     player = PLAYERS[name]
     turn = player.answer(Answer("", "Hm.", CALLS), key="a", tools=TOOLS)

@@ -35,6 +35,7 @@ from midstream.wires.completion.decode import CompletionStreamReader
 from midstream.wires.decode_context import DecodeContext
 from midstream.wires.sse import SSEParser
 from midstream.wires.stream_decoder import StreamDecoder, decode_chunks, decode_whole
+from tests.representatives import dialect_cases
 from tests.wires.completion.answers import (
     CHAT,
     FLAVOURS,
@@ -370,8 +371,12 @@ def test_a_whole_body_is_the_same_turn(flavour: str, answer: Answer) -> None:
     assert turn(events_of(decoder(player), [body])).blocks == whole.blocks  # a body where a stream was due
 
 
+RAW = [name for name, player in PLAYERS.items() if player.target.dialect.wire == "completion"]
+
+
 @pytest.mark.parametrize(
-    "name", [name for name, player in PLAYERS.items() if player.target.dialect.wire == "completion"]
+    "name",
+    dialect_cases("template", "leaks", "completion", "stop", "reasoning.starts_inside", "reasoning.tags", among=RAW),
 )
 def test_every_dialect_reads_calls_in_its_own_format(name: str) -> None:
     player = PLAYERS[name]

@@ -10,6 +10,7 @@ import pytest
 
 from midstream.adapters.backend import Backend
 from midstream.adapters.openai_wires import CHAT, RESPONSES, OpenAIWires
+from midstream.core.handoff import summarize_notes
 from midstream.core.secret import Secret
 from midstream.errors import BadRequest
 from midstream.testing import Answer, SimServer, sim_server
@@ -75,6 +76,25 @@ def test_reasoning_that_was_changed_is_nobody_s(sim: SimServer, damage: str) -> 
     for model in (kimi, "openai-responses/gpt-5.2"):
         assert asked(sim, {"model": model, "input": [first, *output, result], "tools": RESPONSES_TOOLS})["output"]
     assert sim.refused == [] and "midstream1." not in json.dumps([seen.body for seen in sim.seen])
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_an_answer_that_says_nothing_is_an_answer(stream: bool) -> None:
+    with sim_server(script=lambda *_, **__: Answer(thinking="Nothing to add.")) as sim:
+        backend = Backend(sim.catalog())
+        wires = OpenAIWires(backend)
+        try:
+            body = {"model": MODELS[0], "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+            reading = wires.read(CHAT, json.dumps(body).encode())
+            if stream:
+                said = b"".join(backend.iterate(wires.stream(reading)))
+                assert b'"finish_reason":"stop"' in said and said.endswith(b"data: [DONE]\n\n")
+            else:
+                (choice,) = json.loads(backend.run(wires.whole(reading)))["choices"]
+                assert (choice["finish_reason"], choice["message"]["content"]) == ("stop", "")
+                assert "empty_answer" in summarize_notes(reading.notes)
+        finally:
+            backend.close()
 
 
 def test_a_request_without_a_model_or_words_says_so(sim: SimServer) -> None:

@@ -27,13 +27,13 @@ LOSSES: dict[str, tuple[str, ...]] = {
         "the border between two blocks of one kind, and empty ones",
         "signatures, encrypted and redacted reasoning; citations; that a text is a refusal, in a stream",
         "media and opaque blocks, except this wire's own annotations, audio and images",
-        "a stop reason that is none of stop, tool_calls, length and content_filter",
+        "a stop reason that is none of stop, tool_calls, length and content_filter, unless a host of this wire gave it",
     ),
     "openai-responses": (
         "empty text",
         "signatures and redaction; encrypted reasoning that was not asked for; how a reasoning was cut into parts",
         "media and opaque blocks, except this wire's own items",
-        "a stop reason that is none of completed, max_output_tokens and content_filter",
+        "a stop reason that is none of completed, max_output_tokens and content_filter, unless a host of this wire gave it",
     ),
     "anthropic": (
         "empty text",

@@ -15,7 +15,7 @@ import msgspec
 import openai  # type: ignore[import-not-found, unused-ignore]
 
 from ..core.errors import MidstreamError, NotFound, ProviderError
-from ..core.handoff import Note
+from ..core.handoff import Note, summarize_notes
 from ..wires.answer import AnswerContext, make_writer
 from .backend import last_attempt
 from .open_stream import OpenStream, SyncOpenStream
@@ -47,9 +47,8 @@ class Answered(msgspec.Struct):
         headers = {"content-type": _JSON if self.rest is None else _SSE}
         if self.retry_after is not None:
             headers["retry-after"] = f"{self.retry_after:g}"
-        codes = dict.fromkeys([note.code for note in self.notes if note.action != "kept"])
-        if codes:
-            headers[NOTES] = ", ".join(codes)
+        if summary := summarize_notes(self.notes):
+            headers[NOTES] = summary
         return headers
 
 

@@ -25,7 +25,7 @@ from ..core.errors import BadRequest, NotFound
 from ..core.events import Done, ErrorEvent, Event, ThinkingEnd
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
-from ..wires.answer import AnswerContext, Habits, answer_to, make_writer, write_events
+from ..wires.answer import AnswerContext, Habits, answer_notes, answer_to, make_writer, write_events
 from ..wires.carry import carried, with_schema, without_marks
 from ..wires.lenient_json import decode_object, encode_json
 from ..wires.openai_responses.answer import ENCRYPTED
@@ -95,7 +95,7 @@ class OpenAIWires:
         parsed = replace(parsed, conversation=without_marks(recalled, dialect))
         parsed, told = without_server_tools(parsed, wire, dialect)
         options, dropped = carried(parsed.options, wire, dialect)
-        options = replace(with_schema(options, wire, (dialect,)), previous_response_id=None)
+        options = replace(with_schema(options, wire, (dialect,)), previous_response_id=None, relay_to=wire)
         context = answer_to(
             parsed,
             model=model,
@@ -124,7 +124,10 @@ class OpenAIWires:
             reading.model, parsed.conversation, parsed.tools, options, reading.sending, recalled=reading.recalled
         )
         self._store(reading, turn)
-        return make_writer(reading.wire, reading.context).body(self._carrying(turn) if self._carry else turn)
+        writer = make_writer(reading.wire, reading.context)
+        body = writer.body(self._carrying(turn) if self._carry else turn)
+        reading.notes.extend([*answer_notes(turn), *writer.notes])
+        return body
 
     async def stream(self, reading: Reading) -> AsyncGenerator[bytes, None]:
         """The answer as its wire streams it. What keeps it from starting is raised; what fails later is told in the stream."""

@@ -471,6 +471,9 @@ class Options(Value, frozen=True):
     """Features of the host that are turned on by name, where it has such names; elsewhere they mean nothing."""
     extra_body: dict[str, Any] | None = None
     """Fields that are put into the body as they are."""
+    relay_to: str = ""
+    """For a gateway: the wire of the client that this answer goes on to. The client judges it then: an answer that came whole is
+    not an error because it has neither text nor a call, or because it ends with a word that clients of this wire know."""
 
     def __post_init__(self) -> None:
         thinking: object = self.thinking
@@ -490,6 +493,7 @@ _OPTIONS = _FieldChecks(
         "missing_reasoning": get_args(MissingReasoning),
         "foreign_thinking": get_args(ForeignThinking),
         "text_calls": get_args(TextCalls),
+        "relay_to": ("", *WIRES),
         "path": (*get_args(HostPath), None),
     },
     {},

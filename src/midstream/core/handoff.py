@@ -30,6 +30,8 @@ NoteCode: TypeAlias = Literal[
     # Tools.
     "tool_renamed", "too_many_tools", "foreign_builtin", "freeform_as_function", "tool_declared", "tool_format_changed",
     "tools_as_text", "marker_escaped",
+    # The answer, on its way through a gateway.
+    "empty_answer", "stop_reason_changed",
 ]  # fmt: skip
 NOTE_CODES: tuple[NoteCode, ...] = get_args(NoteCode)
 """What a Note can be about, for code to match on; docs/notes.md says what each means."""
@@ -50,9 +52,20 @@ class Note(Value, frozen=True):
     turn: int | None = None
     key: str = ""
 
+    @property
+    def is_news(self) -> bool:
+        """Whether it tells of a change. What was kept of a history is none; an answer may be kept though we think little of it."""
+        return self.action != "kept" or self.what == "answer"
+
     def __str__(self) -> str:
         place = f" (turn {self.turn})" if self.turn is not None else ""
         return f"{self.action} {self.what}{place}: {self.why}"
+
+
+def summarize_notes(notes: Iterable[Note]) -> str:
+    """The codes of what was changed, in one line for a header or a log: `missing_reasoning;n=2, tool_renamed`."""
+    counts = Counter([note.code for note in notes if note.is_news])
+    return ", ".join([f"{code};n={count}" if count > 1 else code for code, count in counts.items()])
 
 
 class SwitchReport(Value, frozen=True):

@@ -129,6 +129,7 @@ class TurnBuilder:
         "_calls",
         "_chars",
         "_head",
+        "_keep_empty",
         "_limit",
         "_queue",
         "_started",
@@ -156,6 +157,7 @@ class TurnBuilder:
         *,
         limit: int = MAX_TURN_CHARS,
         called: Mapping[str, Called] | None = None,
+        keep_empty: bool = False,
     ) -> None:
         self.turn_key = turn_key
         self.origin = origin
@@ -177,6 +179,7 @@ class TurnBuilder:
         self._calls = 0
         self._chars = 0
         self._limit = limit
+        self._keep_empty = keep_empty
 
     def take(self) -> list[Event]:
         """The events since the last take."""
@@ -206,9 +209,7 @@ class TurnBuilder:
             return True
         pieces = [self._head, *self._queue]
         open_text = any(p and p.kind == _TEXT and not _blank("".join(p.parts)) for p in pieces)
-        return open_text or any(
-            isinstance(b, (Media, Opaque, ToolCall)) or (type(b) is Text and not _blank(b.text)) for b in self.blocks
-        )
+        return open_text or has_output(self.blocks)
 
     def start(self, model: str = "", response_id: str | None = None) -> None:
         """Say that the answer has begun; later calls only fill in what was not known."""
@@ -394,7 +395,7 @@ class TurnBuilder:
         """No more text comes: whoever reads calls out of it gives what it held back. Here nobody does."""
 
     def finish(self, stop_reason: str, raw_stop: str | None = None) -> None:
-        """The end was said: done, unless nothing but thinking came of a normal stop."""
+        """The end was said: done, unless nothing but thinking came of a normal stop and that is not to be kept."""
         if self.ended:
             return
         self.start()
@@ -404,7 +405,12 @@ class TurnBuilder:
         # "Stopped" without a word: a host's parser dropped a call, or the
         # model only thought (field-guide/kimi-failures.md#the-list). With any
         # other reason, as `max_tokens`, an empty answer is what was said.
-        elif stop_reason in ("end_turn", "tool_use") and not self.has_output and not self._answer_unclosed():
+        elif (
+            stop_reason in ("end_turn", "tool_use")
+            and not self.has_output
+            and not self._answer_unclosed()
+            and not self._keep_empty
+        ):
             why = "the model stopped normally but gave neither text nor a tool call"
             self._end_with_error(ErrorInfo("empty", why, retryable=True), raw_stop)
         else:
@@ -618,6 +624,14 @@ class TurnBuilder:
 def _escaped(text: str) -> str:
     # ensure_ascii off: the text stays readable in logs, and as short as it came.
     return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def has_output(blocks: Iterable[Block]) -> bool:
+    """Whether an answer holds anything but thinking and white space."""
+    return any(
+        isinstance(block, (Media, Opaque, ToolCall)) or (type(block) is Text and not _blank(block.text))
+        for block in blocks
+    )
 
 
 def _blank(text: str) -> bool:

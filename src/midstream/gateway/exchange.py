@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from ..core.blocks import Conversation, Origin, Turn, Usage
 from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
 from ..core.events import Done, ErrorEvent, Start, TextDelta, ThinkingDelta, ToolCallDelta
-from ..core.handoff import Note
+from ..core.handoff import Note, summarize_notes
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
-from ..wires.answer import AnswerContext, AnswerWriter, answer_to, make_writer, write_events
+from ..wires.answer import AnswerContext, AnswerWriter, answer_notes, answer_to, make_writer, write_events
 from ..wires.carry import carried, with_schema, without_marks
 from ..wires.request import ParsedRequest, Request
 from ..wires.server_tools import sources_as_text, without_server_tools
@@ -177,6 +177,7 @@ class Exchange:
             text_calls=route.text_calls,
             missing_reasoning=route.missing_reasoning,
             previous_response_id=None,
+            relay_to=wire,
             betas=parsed.requested.betas,
         )
         return replace(parsed, options=options), route
@@ -241,6 +242,7 @@ class Exchange:
         finally:
             gateway.open_streams.discard(self)
             stop_watching()
+            self.notes += writer.notes  # too late for the header, but not for the log
 
     async def _write(self, data: bytes, *, more: bool = True, with_next: bool = False) -> None:
         self._sending = True
@@ -297,7 +299,9 @@ class Exchange:
         finally:
             stop_watching()
         await self._settle(sealed, context, turn)
-        body = make_writer(self.wire, context).body(sealed.turn(turn))
+        writer = make_writer(self.wire, context)
+        body = writer.body(sealed.turn(turn))
+        self.notes += writer.notes
         self.status = 200
         if self.record is not None:
             self.record.sent.add(time.monotonic(), body)
@@ -337,6 +341,7 @@ class Exchange:
         """What must be safe before the client learns that its answer is whole."""
         gateway = self._gateway
         self.turn = turn
+        self.notes += answer_notes(turn)
         if turn.usage is not None and self.target is not None:
             self.cost = gateway.cost(self.target, turn.usage)
         if gateway.vault is not None and sealed.for_vault(turn):
@@ -354,23 +359,19 @@ class Exchange:
             usage = Usage(self._gateway.estimate(parsed), self._heard // _CHARACTERS + 1 if self._heard else 0)
             self.cost = self._gateway.cost(self.target, usage)
 
+    def all_notes(self) -> list[Note]:
+        """What was changed or left out on the way to the model, and what there is to say of its answer."""
+        sent = self.request.notes if self.request is not None else ()
+        return [note for note in (*self.notes, *sent) if note.is_news]
+
     def _told(self) -> Headers:
         """What every answer tells about itself."""
         id = self.id.encode()
         headers: Headers = [(b"x-request-id", id), (b"request-id", id)]
         if self.target is not None:
             headers.append((b"x-midstream-model", header_value(self.target.name)))
-        sent = self.request.notes if self.request is not None else ()
-        if self.notes or sent:
-            notes = [*self.notes, *sent]
-            counts: dict[str, int] = {}
-            for note in notes:
-                # The header tells what was changed or dropped; what was kept is no news.
-                if note.action != "kept":
-                    counts[note.code] = counts.get(note.code, 0) + 1
-            if counts:
-                told = ", ".join([f"{code};n={count}" if count > 1 else code for code, count in counts.items()])
-                headers.append((b"x-midstream-notes", told.encode()))
+        if summary := summarize_notes(self.all_notes()):
+            headers.append((b"x-midstream-notes", summary.encode()))
         if self.answered > 1:
             headers.append((b"x-midstream-attempts", b"%d" % self.answered))
         return headers

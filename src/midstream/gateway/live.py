@@ -47,9 +47,7 @@ class LiveTraffic:
             record.request, record.turn = exchange.request, exchange.turn
             # Of a request that was too large to be kept, this would be all of it.
             record.conversation = None if record.client.cut else exchange.conversation
-        notes = exchange.request.notes if exchange.request is not None else ()
-        if notes or exchange.notes:
-            record.notes = [note for note in (*exchange.notes, *notes) if note.action != "kept"]
+        record.notes = exchange.all_notes()
         record.id, record.asked, record.status = exchange.id, exchange.asked, exchange.status
         record.stream, record.error = exchange.stream, exchange.error
         if not record.kept:  # else the tap has counted: a model may be asked more than once

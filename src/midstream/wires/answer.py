@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -19,6 +20,7 @@ from ..core.errors import MidstreamError, ProviderError, RetriesExhausted
 from ..core.events import BlockEvent, Event, TextDelta, ToolCallStart
 from ..core.handoff import Note, NoteCode
 from ..core.ids import STRATEGIES, IdScheme, ToolIdMapper
+from ..core.reduce import has_output
 from ..core.surrogates import mended
 from ..core.tools import ToolSpec, parse_arguments
 from .lenient_json import arguments_text, encode_json_lines, json_text, json_value
@@ -193,6 +195,14 @@ class CallIds:
         return None if self._mapper is None else self._mapper.resolve_tool_call_id(ToolCall(call.id, call.name))
 
 
+def answer_notes(turn: Turn) -> list[Note]:
+    """What there is to say of an answer that goes on to a client as it came, though a Session would take it for a failure."""
+    if turn.stop_reason in ("end_turn", "tool_use") and not has_output(turn.blocks):
+        why = "the model ended its turn with neither text nor a tool call; its answer is passed on as it came"
+        return [Note("kept", "answer", "empty_answer", why)]
+    return []
+
+
 class LeftOut:
     """The notes of what a wire has no place for."""
 
@@ -210,6 +220,10 @@ class LeftOut:
         self.notes.append(Note("dropped", what, code, why))
         return b""
 
+    def stop_reason(self, reason: str, word: str) -> None:
+        why = f"the answer ended with {reason[:100]!r}, which the {self.wire} wire has no word for: told as {word!r}"
+        self.notes.append(Note("adapted", "stop_reason", "stop_reason_changed", why))
+
 
 def own_block(event: BlockEvent, wire: str) -> Opaque | None:
     """The block, if it was made on this wire and can be said again as it was."""
@@ -224,13 +238,39 @@ def json_arguments(call: ToolCall) -> msgspec.Raw:
     return msgspec.Raw(mended(text).encode() if text is not None else json_value(parse_arguments(call)))
 
 
-def stop_word(turn: Turn, words: Mapping[str, str], habits: Habits) -> str:
-    """The wire's word for how a turn ended; a reason that it has no word for is a plain end, or calls."""
+_NO_REASON = ("", "unknown", "stop_sequence")
+"""Stop reasons that say no more than that the answer ended."""
+
+
+def stop_word(
+    turn: Turn,
+    words: Mapping[str, str],
+    habits: Habits,
+    left_out: LeftOut,
+    hosts: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The wire's word for how a turn ended.
+
+    A host of this very wire said it already: its own word goes on if it is one that ours do not cover, or one of `hosts`, the
+    wire's other words with what they mean to us. Elsewhere a reason without a word is a plain end, or calls, with a note.
+    """
     calls = len(turn.tool_calls)
     # A double speaks like its host, a gateway like the wire.
     spoken = {**words, **habits.finish} if habits.finish else words
     reason = settled_stop(turn.stop_reason, calls)
-    return spoken.get(reason) or spoken["tool_use" if calls else "end_turn"]
+    is_own = turn.origin is not None and turn.origin.wire == left_out.wire
+    if is_own and turn.raw_stop is not None and hosts.get(turn.raw_stop) == reason:
+        return turn.raw_stop
+    word = spoken.get(reason)
+    if word is not None:
+        return word
+    plain = spoken["tool_use" if calls else "end_turn"]
+    if reason in _NO_REASON:
+        return plain
+    if is_own:
+        return reason
+    left_out.stop_reason(reason, plain)
+    return plain
 
 
 def sse(data: bytes, name: str = "", end: bytes = b"\n\n") -> bytes:

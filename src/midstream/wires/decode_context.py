@@ -60,6 +60,8 @@ class DecodeContext(msgspec.Struct, frozen=True):
     """The tool whose call is the answer's text, if there is one."""
     limit: int = DEFAULT_LIMIT
     """How many bytes of an event, a line or a body may be held."""
+    relay_to: str = ""
+    """The wire of the client that judges this answer (see `Options.relay_to`)."""
 
     @property
     def declared(self) -> Sequence[ToolSpec]:
@@ -75,7 +77,9 @@ class DecodeContext(msgspec.Struct, frozen=True):
 
     def builder(self) -> TurnBuilder:
         """For a reader that looks for calls in the text itself, or has no text."""
-        return TurnBuilder(self.turn_key, self._origin, called=called(self.tools, self.dialect))
+        return TurnBuilder(
+            self.turn_key, self._origin, called=called(self.tools, self.dialect), keep_empty=bool(self.relay_to)
+        )
 
     def filtered_builder(self) -> TurnBuilder:
         """For any other reader: it reads calls and thinking out of the text where this answer may hold them."""
@@ -84,8 +88,18 @@ class DecodeContext(msgspec.Struct, frozen=True):
         if text is None and reasoning is None:
             return self.builder()
         return filtered_builder.FilteredBuilder(
-            self.turn_key, self._origin, text, reasoning, called=called(self.tools, self.dialect)
+            self.turn_key,
+            self._origin,
+            text,
+            reasoning,
+            called=called(self.tools, self.dialect),
+            keep_empty=bool(self.relay_to),
         )
+
+    @property
+    def for_own_client(self) -> bool:
+        """Whether the answer goes on to a client of this very wire, which knows every word that a host may end with."""
+        return self.relay_to == self.dialect.wire
 
     @property
     def _origin(self) -> Origin:

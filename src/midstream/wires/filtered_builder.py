@@ -31,8 +31,9 @@ class FilteredBuilder(TurnBuilder):
         reasoning: Callable[[], TextFilter] | None,
         *,
         called: Mapping[str, Called] | None = None,
+        keep_empty: bool = False,
     ) -> None:
-        super().__init__(turn_key, origin, called=called)
+        super().__init__(turn_key, origin, called=called, keep_empty=keep_empty)
         self._text = FilteredText(self, text) if text is not None else None
         self._make_reasoning = reasoning
         self._reasoning: FilteredText | None = None

@@ -62,6 +62,8 @@ class Request(Value, frozen=True):
     """The tool whose call is the answer's text, where a schema is asked for so."""
     begins: tuple[tuple[int, int], ...] = ()
     """Of a raw prompt, which is one text: where the words of a turn begin in it, as (turn, characters before it)."""
+    relay_to: str = ""
+    """The wire of the client that judges the answer (see `Options.relay_to`)."""
 
     def decoder(self, turn_key: str) -> StreamDecoder:
         """A decoder for the answer to this request."""
@@ -85,6 +87,7 @@ class Request(Value, frozen=True):
             self.text_calls,
             self.text_format,
             self.answer_tool,
+            relay_to=self.relay_to,
         )
 
 
@@ -189,6 +192,7 @@ class RequestDraft(msgspec.Struct, frozen=True):
             text_format=None if self.text_tools is None else self.text_tools.name,
             answer_tool=self.answer_tool,
             begins=begins,
+            relay_to=options.relay_to,
         )
 
     def encode(self) -> Request:

@@ -28,6 +28,7 @@ from ...core.events import (
 )
 from ..answer import AnswerContext, CallIds, LeftOut, json_arguments, own_block, refusal_of, sse, stop_word
 from ..lenient_json import json_text, json_value
+from .decode import STOP_REASONS
 from .wire import DEFAULT
 
 FINISH = {name: name for name in ("end_turn", "tool_use", "max_tokens", "refusal", "pause_turn")}
@@ -173,7 +174,7 @@ class MessagesWriter:
         sequence = (turn.extra or {}).get("stop_sequence")
         if turn.raw_stop == "stop_sequence" and isinstance(sequence, str):
             return "stop_sequence", sequence
-        return stop_word(turn, FINISH, self._context.habits), None
+        return stop_word(turn, FINISH, self._context.habits, self._left_out, STOP_REASONS), None
 
     def _block(self, block: Block) -> dict[str, Any] | None:
         match block:

@@ -159,7 +159,7 @@ class CohereWriter:
         return b"".join(said)
 
     def _end(self, turn: Turn) -> dict[str, Any]:
-        end: dict[str, Any] = {"finish_reason": stop_word(turn, FINISH, self._context.habits)}
+        end: dict[str, Any] = {"finish_reason": stop_word(turn, FINISH, self._context.habits, self._left_out)}
         if turn.usage is not None:
             end["usage"] = write_usage(turn.usage)
         return end

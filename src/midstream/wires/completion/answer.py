@@ -209,7 +209,7 @@ class CompletionWriter:
         return b"".join([self._say(text[at : at + size]) for at in range(0, len(text), size)])
 
     def _finish(self, turn: Turn) -> str:
-        return stop_word(turn, FINISH, self._context.habits)
+        return stop_word(turn, FINISH, self._context.habits, self._left_out)
 
     def _end(self, turn: Turn) -> bytes:
         rest = self._end_calls() + self._mark(self._thought())

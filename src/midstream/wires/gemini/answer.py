@@ -25,7 +25,7 @@ from ...core.events import (
 )
 from ..answer import AnswerContext, CallIds, LeftOut, json_arguments, own_block, refusal_of, sse, stop_word
 from ..lenient_json import json_text, json_value
-from .decode import SIGNATURE
+from .decode import SIGNATURE, STOP_REASONS
 from .wire import DEFAULT
 
 FINISH = {"end_turn": "STOP", "tool_use": "STOP", "max_tokens": "MAX_TOKENS", "refusal": "SAFETY"}
@@ -108,7 +108,7 @@ class GeminiWriter:
         return comma + data
 
     def _response(self, parts: list[dict[str, Any]], turn: Turn) -> bytes:
-        reason = stop_word(turn, FINISH, self._context.habits)
+        reason = stop_word(turn, FINISH, self._context.habits, self._left_out, STOP_REASONS)
         candidate = {"content": {"role": "model", "parts": parts}, "finishReason": reason, "index": 0}
         response: dict[str, Any] = {"candidates": [candidate]}
         if turn.usage is not None:

@@ -76,12 +76,13 @@ class GeminiStreamReader:
     """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_blocked", "_dialect", "_extra", "_finish", "_finish_message", "_held", "_is_whole", "_names", "_seen", "_streamed", "_usage",
-        "builder",
+        "_blocked", "_dialect", "_extra", "_finish", "_finish_message", "_for_own_client", "_held", "_is_whole", "_names", "_seen",
+        "_streamed", "_usage", "builder",
     )  # fmt: skip
 
     def __init__(self, context: DecodeContext) -> None:
         self._dialect = context.dialect
+        self._for_own_client = context.for_own_client
         self.builder = context.filtered_builder()
         self._names = context.tool_names
         self._seen = False  # a chunk has come
@@ -280,8 +281,8 @@ class GeminiStreamReader:
         self._close_streamed()
         self.settle()
         reason = stop_reason(raw, builder.calls)
-        # Not an answer, and worth another try (field-guide/gemini.md#stream).
-        if reason in FAILURES:
+        # Not an answer, and worth another try (field-guide/gemini.md#stream). The wire's own clients know that by the word.
+        if reason in FAILURES and not self._for_own_client:
             message = self._finish_message or f"the model's answer could not be used ({reason})"
             builder.fail(ErrorInfo("provider", message, code=reason, retryable=True))
         else:

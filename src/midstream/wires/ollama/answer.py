@@ -83,7 +83,7 @@ class OllamaWriter:
         return self._line(json_value({"role": "assistant", "content": "", **fields}))
 
     def _last(self, message: dict[str, Any], turn: Turn) -> bytes:
-        reason = stop_word(turn, FINISH, self._context.habits)
+        reason = stop_word(turn, FINISH, self._context.habits, self._left_out)
         end: dict[str, Any] = {"message": message, "done_reason": reason, "done": True, **self._durations()}
         if turn.usage is not None:
             end |= {"prompt_eval_count": turn.usage.read, "eval_count": turn.usage.output}

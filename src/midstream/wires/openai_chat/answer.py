@@ -116,10 +116,11 @@ class ChatWriter:
                 calls.append(block)
             elif isinstance(block, Opaque):
                 others.append(block)
-        content: Any = "".join(text) if text else None
+        # Null where something else stands in its place, as from OpenAI; clients read an answer without anything as a text.
+        content: Any = "".join(text) if text or not (refused or calls or others) else None
         # Mistral's way (field-guide/reasoning.md#fields).
         if thoughts and self._context.thinking and self._habits.thinking_parts:
-            words = [{"type": "text", "text": content}] if content is not None else []
+            words = [{"type": "text", "text": content}] if content else []
             content = [_thought("".join(thoughts)), *words]
             thoughts = []
         message: dict[str, Any] = {"role": "assistant", "content": content}
@@ -212,7 +213,7 @@ class ChatWriter:
         return self._left_out.block(event.block)
 
     def _finish(self, turn: Turn) -> str:
-        return stop_word(turn, FINISH, self._habits)
+        return stop_word(turn, FINISH, self._habits, self._left_out)
 
     def _end(self, turn: Turn) -> bytes:
         """The finish reason, the counts where this host puts them, and the end."""

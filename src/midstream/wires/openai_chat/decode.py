@@ -119,7 +119,7 @@ class ChatStreamReader:
     """Reads chunks, or the one body that stands for them all."""
 
     __slots__ = (
-        "_calls", "_details", "_dialect", "_filter", "_finish", "_is_whole", "_make_reasoning_filter", "_other_fields",
+        "_calls", "_details", "_dialect", "_filter", "_finish", "_for_own_client", "_is_whole", "_make_reasoning_filter", "_other_fields",
         "_reasoning_text", "_seen", "_sources", "_usage", "builder",
     )  # fmt: skip
 
@@ -130,6 +130,7 @@ class ChatStreamReader:
         reasoning_filter: Callable[[], TextFilter] | None = None,
     ) -> None:
         self._dialect = context.dialect
+        self._for_own_client = context.for_own_client
         # Names of a user's own host, which no typed shape can have: its chunks are read in a slower way.
         self._other_fields = [name for name in context.dialect.reasoning.fields if name not in _REASONING_FIELDS]
         self.builder = context.builder()
@@ -295,7 +296,8 @@ class ChatStreamReader:
         """OpenRouter tells what an upstream host said inside the choice."""
         if choice.error is not None and is_error(choice.error, beside=choice):
             raise self._refusal(choice.error)
-        if choice.finish_reason == "error":
+        # A client of this wire knows the word, and has the answer so far.
+        if choice.finish_reason == "error" and not self._for_own_client:
             raise self._refusal({"message": "the host ended the answer with an error and gave no reason"})
 
     def _message(self, message: Message) -> None:

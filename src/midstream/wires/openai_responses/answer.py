@@ -33,19 +33,21 @@ from ..answer import (
     COMMENT,
     AnswerContext,
     CallIds,
+    Habits,
     LeftOut,
     openai_error,
     own_block,
     refusal_of,
     sse,
+    stop_word,
 )
 from ..lenient_json import json_text, json_value
-from ..stop_reasons import settled_stop
 from .wire import DEFAULT
 
 ENCRYPTED = "reasoning.encrypted_content"
 """What a client includes to get reasoning that it can send back."""
 _INCOMPLETE = {"max_tokens": "max_output_tokens", "refusal": "content_filter"}
+_REASONS = {"end_turn": "completed", "tool_use": "completed", **_INCOMPLETE}
 _UNSAFE = re.compile(r"[^A-Za-z0-9]")
 # Clients with strict types expect every one of these.
 _DEFAULTS: dict[str, Any] = {
@@ -120,9 +122,10 @@ class ResponsesWriter:
                     "response.in_progress", response=created
                 )
             case Done():
-                status, details = _status(event.turn)
+                status, details = _status(event.turn, self._left_out)
                 response = self._response(status, self._items, details, event.turn.usage)
-                return self._say(f"response.{status}", response=response)
+                # A status that is not one of these two has no event of its own.
+                return self._say("response.incomplete" if details else "response.completed", response=response)
             case ErrorEvent():
                 return self._fail(event.to_exception(), event.turn.usage)
         return b""
@@ -133,7 +136,7 @@ class ResponsesWriter:
             item = self._whole_item(block, len(items))
             if item is not None:
                 items.append(item)
-        status, details = _status(turn)
+        status, details = _status(turn, self._left_out)
         return json_value(self._response(status, items, details, turn.usage))
 
     def error(self, error: MidstreamError, *, mid_stream: bool = False) -> tuple[int, bytes]:
@@ -319,9 +322,14 @@ def write_usage(usage: Usage | None) -> dict[str, Any] | None:
     }
 
 
-def _status(turn: Turn) -> tuple[str, dict[str, Any] | None]:
-    why = _INCOMPLETE.get(settled_stop(turn.stop_reason, len(turn.tool_calls)))
-    return ("incomplete", {"reason": why}) if why else ("completed", None)
+def _status(turn: Turn, left_out: LeftOut) -> tuple[str, dict[str, Any] | None]:
+    """How a response ended, and why it is incomplete. Of a host of this wire, a reason without a word of ours goes on as it said it."""
+    reason = stop_word(turn, _REASONS, Habits(), left_out)
+    if reason == "completed":
+        return reason, None
+    if reason not in _INCOMPLETE.values() and turn.raw_stop == reason:
+        return reason, None
+    return "incomplete", {"reason": reason}
 
 
 def _prefix(call: ToolCall | ToolCallStart, context: AnswerContext) -> str:

@@ -21,18 +21,21 @@ _DATA = ROOT / "tests" / "data" / "clients"
 
 
 class Agent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One agent: how it is started, its environment and the files of its home. `{url}`, `{model}`, `{key}`, `{task}` and
-    `{work}` in any text stand for what they say. `setup` is its name for `midstream serve --print`, `headless` how it is
-    started where that has told it everything else."""
+    """One agent: how it is started, its environment and the files of its home. `{url}`, `{model}`, `{key}`, `{task}`,
+    `{work}` and `{home}` in any text stand for what they say. `setup` is its name for `midstream serve --print`, if it has one,
+    `headless` how it is started where that has told it everything else."""
 
     name: str
     package: str
-    setup: str
-    headless: tuple[str, ...]
     wire: str
     command: tuple[str, ...]
     environment: dict[str, str]
     files: dict[str, Any] = {}
+    setup: str = ""
+    headless: tuple[str, ...] = ()
+    direct: tuple[str, str] | None = None
+    """The provider and the model that it is tried with directly, if not those of its wire: one that forgets reasoning is refused by
+    hosts that want it back."""
 
     @property
     def bin(self) -> Path:
@@ -73,7 +76,7 @@ def run(
 ) -> Ran:
     """Give the agent a task, as this user, and wait for its end. With `exports`, lines for a shell, nothing else tells it where
     to go."""
-    said = {"url": url, "model": model, "key": "no-key-of-anybody", "task": task, "work": str(work)}
+    said = {"url": url, "model": model, "key": "no-key-of-anybody", "task": task, "work": str(work), "home": str(home)}
     command = _filled(agent.command, said)
     for name, content in agent.files.items() if exports is None else ():
         file = home / name

@@ -23,6 +23,7 @@ LOG = FOLDER / "results.md"
 CONFIG = """
 [aliases]
 "kimi-k2.5" = "moonshot/kimi-k2.5"
+"kimi-k2-0905-preview" = "moonshot/kimi-k2-0905-preview"
 "claude-sonnet-5*" = "anthropic/claude-sonnet-5"
 "gpt-5.2*" = "openai-responses/gpt-5.2"
 "gemini-3*-pro-preview" = "gemini/gemini-3-pro-preview"

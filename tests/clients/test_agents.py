@@ -29,6 +29,7 @@ DIRECT = {
     "openai-chat": ("moonshot", "kimi-k2.5"),
 }
 
+SET_UP = [agent for agent in AGENTS if agent.setup]
 MODELS = ("kimi-k2.5", "claude-sonnet-5", "gpt-5.2", "gemini-3-pro-preview", "mistral-large-latest")
 
 
@@ -102,7 +103,7 @@ def test_nothing_can_leave(alone: bool) -> None:
 @pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
 def test_without_a_gateway(agent: Agent, stage: Stage, tmp_path: Path, results: list[Result]) -> None:
     """The agent at a double of its own provider: what goes wrong here has nothing to do with the gateway."""
-    provider, model = DIRECT[agent.wire]
+    provider, model = agent.direct or DIRECT[agent.wire]
     url = stage.running.base_url(provider)
     ran, result = perform(agent, stage, tmp_path, url=url, model=model, target=f"{model}, directly")
     results.append(result)
@@ -121,7 +122,7 @@ def test_through_the_gateway(
     judge_prefix(stage)
 
 
-@pytest.mark.parametrize("agent", AGENTS, ids=[agent.name for agent in AGENTS])
+@pytest.mark.parametrize("agent", SET_UP, ids=[agent.name for agent in SET_UP])
 def test_as_the_gateway_says(
     agent: Agent, stage: Stage, gateway: Gateway, tmp_path: Path, results: list[Result]
 ) -> None:

@@ -23,7 +23,7 @@ from ..core.events import Done, ErrorEvent, Start, TextDelta, ThinkingDelta, Too
 from ..core.handoff import Note, summarize_notes
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
-from ..wires.answer import AnswerContext, AnswerWriter, answer_notes, answer_to, make_writer, write_events
+from ..wires.answer import AnswerContext, AnswerWriter, Habits, answer_notes, answer_to, make_writer, write_events
 from ..wires.carry import carried, with_schema, without_marks
 from ..wires.request import ParsedRequest, Request
 from ..wires.server_tools import sources_as_text, without_server_tools
@@ -54,7 +54,7 @@ class Exchange:
 
     __slots__ = (
         "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_task", "_turn_key", "_writer", "answered", "asked", "began", "conversation",
-        "cost", "error", "first", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
+        "cost", "error", "first", "habits", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
     )  # fmt: skip
 
     def __init__(self, gateway: Gateway, wire: str, scope: Message, send: Send, tenant: Tenant) -> None:
@@ -78,6 +78,7 @@ class Exchange:
         self.live: Record | None = None  # where live traffic is shown
         self.record: Record | None = None  # and its contents are
         self.asked = ""
+        self.habits = _PLAIN
         self.conversation: Conversation | None = None  # where contents are traced or shown
         self.target: Resolved | None = None
         self.request: Request | None = None
@@ -95,6 +96,7 @@ class Exchange:
         gateway = self._gateway
         try:
             headers = dict(self.scope["headers"])
+            self.habits = _habits(self.wire, headers)
             body = await read_body(receive, headers.get(b"content-encoding", b""), gateway.settings.max_body)
             if self.record is not None:
                 self.record.client.add(self.began, body)
@@ -183,14 +185,16 @@ class Exchange:
         return replace(parsed, options=options), route
 
     def _context(self, parsed: ParsedRequest, **fields: Any) -> AnswerContext:
-        return answer_to(
+        context = answer_to(
             parsed,
             response_id=_IDS[self.wire] + self.id,
             created=int(time.time()),
             request_id=self.id,
             ids=_ISSUED[self.wire],
+            habits=self.habits,
             **fields,
         )
+        return context if self.habits is _PLAIN else replace(context, usage=True)
 
     def _sent(self, target: Resolved, request: Request) -> None:
         self.target, self.request = target, request
@@ -461,6 +465,25 @@ def header_value(text: str) -> bytes:
 
 
 _UNPRINTABLE = re.compile(rb"[^ -~]")
+
+
+# Libraries that were made for one host and read nothing else. Mistral's sends all calls of an answer whole, in its last
+# chunk, and the counts with them, asked or not (field-guide/clients.md#libraries).
+_MISTRAL = Habits(calls_together=True, usage="finish")
+_LIBRARIES = {"openai-chat": ((b"mistral-client-", _MISTRAL), (b"ai-sdk/mistral/", _MISTRAL))}
+"""By the client's wire: a word of its user agent, and how the host writes that it knows."""
+_AGENTS = (b"user-agent", b"x-mistral-user-agent")  # in a browser a library may not set the first
+_PLAIN = Habits()
+
+
+def _habits(wire: str, headers: dict[bytes, bytes]) -> Habits:
+    """How the host writes its answers that this client's library was made for."""
+    for name in _AGENTS if wire in _LIBRARIES else ():
+        agent = headers.get(name, b"")
+        for word, habits in _LIBRARIES[wire]:
+            if word in agent:
+                return habits
+    return _PLAIN
 
 
 # Headers by which clients name their session; the first that

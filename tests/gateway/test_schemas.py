@@ -70,3 +70,25 @@ async def test_a_responses_client(model: str) -> None:
         )
         assert not running.sim.refused
         assert isinstance(json.loads(text)["name"], str), text
+
+
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.mark.parametrize("tools", [[], [LOOK]], ids=["alone", "beside tools"])
+@asynchronous
+async def test_json_without_a_schema(tools: list[Any]) -> None:
+    """A chat client asks for JSON of any shape: every model answers so, by its host's mode or because it is told."""
+    async with gate() as running:
+        for model in MODELS:
+            body = {
+                "model": model,
+                "messages": [{"role": "user", "content": QUESTION}],
+                "response_format": {"type": "json_object"},
+                **({"tools": tools} if tools else {}),
+            }
+            status, headers, answer = await running.post("/v1/chat/completions", body)
+            assert status == 200, (model, answer)
+            assert QUESTION in json.loads(answer["choices"][0]["message"]["content"])["answer"], model
+            assert "unsupported_option" not in headers.get("x-midstream-notes", ""), model
+        assert not running.sim.refused

@@ -97,6 +97,19 @@ async def test_an_answer_that_says_nothing(wire: str, said: str) -> None:
         assert not gateway.sim.refused
 
 
+@asynchronous
+async def test_an_answer_that_misses_its_schema() -> None:
+    """Whether it will do is the client's to say: it is neither refused nor asked for again."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    asked = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    async with gate(script=lambda *_, **__: Answer("In words."), retries=0) as gateway:
+        for vendor in VENDORS:
+            path, body = request("openai-chat", f"sim/{vendor}", stream=False)
+            status, _, answer = await gateway.post(path, {**body, "response_format": asked})
+            assert (status, answer["choices"][0]["message"]["content"]) == (200, "In words."), vendor
+        assert gateway.sim.requests == len(VENDORS) and not gateway.sim.refused
+
+
 # What a history with such an answer in it looks like when the client sends it back.
 AGAIN: dict[str, dict[str, Any]] = {
     "openai-chat": {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]},

@@ -6,6 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from midstream.codec import encode_request
 from midstream.core.blocks import Conversation, human
@@ -96,6 +97,32 @@ def test_the_way_is_chosen_by_the_dialect_and_the_request(
     request = encode_request(model, said, tools=(LOOK,) if tools else (), options=options, cache=None)
     assert way_of(json.loads(request.body), request.answer_tool) == way
     assert " ".join([note.code for note in request.notes if note.code.startswith("schema_")]) == notes
+
+
+JSON: tuple[tuple[str, Options, bool, str], ...] = (
+    ("openai/gpt-4o", Options(), True, "mode"),
+    ("gemini/gemini-2.5-pro", Options(), False, "mode"),
+    ("gemini/gemini-2.5-pro", Options(), True, "words"),  # refused beside tools
+    ("cohere/command-a-03-2025", Options(), False, "mode"),
+    ("cohere/command-a-03-2025", Options(), True, "words"),
+    ("ollama/qwen3:4b", Options(), True, "words"),  # the grammar leaves no room for a call
+    ("anthropic/claude-sonnet-4-5", Options(), False, "words"),
+    ("anthropic/claude-sonnet-4-5", ON, True, "words"),
+    ("moonshot-anthropic/kimi-k2.5", Options(), False, "words"),
+    ("anthropic/claude-sonnet-4-0", PREFILL, False, "dropped"),
+)
+"""JSON without a schema: the host's mode, a line of words, or nothing, where the caller has begun the answer."""
+
+
+@pytest.mark.parametrize(("model", "options", "tools", "way"), JSON)
+def test_json_without_a_schema(model: str, options: Options, tools: bool, way: str) -> None:
+    wanted = replace(options, response_format={"type": "json_object"})
+    request = encode_request(model, "Invent one.", tools=(LOOK,) if tools else (), options=wanted, cache=None)
+    body, codes = json.loads(request.body), [note.code for note in request.notes]
+    named = any(field in body for field in _FIELDS) or "responseMimeType" in (body.get("generationConfig") or {})
+    assert named == (way == "mode")
+    assert ("schema_in_words" in codes) == ("one JSON object" in request.body.decode()) == (way == "words")
+    assert ("unsupported_option" in codes) == (way == "dropped")
 
 
 def test_a_host_that_cannot_be_strict_is_told_the_schema_all_the_same() -> None:

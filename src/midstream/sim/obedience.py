@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Text
 from ..core.tools import ToolSpec
-from ..wires.answer_schema import ANSWER, schema_in_words
+from ..wires.answer_schema import ANSWER, is_json_in_words, schema_in_words
 from ..wires.request import ParsedRequest
 from .answer import Answer, Call, tokens
 from .schema_instance import instance
@@ -98,7 +98,10 @@ def _format(request: ParsedRequest) -> dict[str, Any] | bool | None:
     """The schema that the answer must follow; True for any JSON, None for text. A schema may be told in words, too."""
     shape = request.options.response_format or {}
     turns = request.conversation.turns
-    told = schema_in_words(turns[-1].text) if turns and turns[-1].speaker == "human" else None
+    said = turns[-1].text if turns and turns[-1].speaker == "human" else ""
+    if is_json_in_words(said):
+        return True
+    told = schema_in_words(said)
     # A schema in words beside a JSON mode without one: the mode says JSON, the words say which.
     if told is not None and shape.get("type") != "json_schema":
         return told
@@ -113,15 +116,17 @@ def _format(request: ParsedRequest) -> dict[str, Any] | bool | None:
 
 
 def _without_words(conversation: Conversation) -> Conversation:
-    """The conversation up to the words that tell a schema: what was asked stands before them."""
+    """The conversation up to the words that tell the form of the answer: what was asked stands before them."""
     turns = conversation.turns
-    if not turns or schema_in_words(turns[-1].text) is None:
+    if not turns or not _are_words(turns[-1].text):
         return conversation
-    rest = tuple(
-        [block for block in turns[-1].blocks if type(block) is not Text or schema_in_words(block.text) is None]
-    )
+    rest = tuple([block for block in turns[-1].blocks if type(block) is not Text or not _are_words(block.text)])
     last = (replace(turns[-1], blocks=rest),) if rest else ()
     return replace(conversation, turns=(*turns[:-1], *last))
+
+
+def _are_words(text: str) -> bool:
+    return is_json_in_words(text) or schema_in_words(text) is not None
 
 
 def _stopped(answer: Answer, stops: Sequence[str]) -> Answer:

@@ -21,6 +21,7 @@ from ..core.handoff import Note
 from ..core.tools import ToolSpec
 from .lenient_json import decode_leniently, json_value
 from .reasoning import thinking_on
+from .registry import get_wire
 
 ANSWER = "answer"
 """The name of the tool, and of the schema where a host wants one."""
@@ -59,12 +60,25 @@ def plan_answer(dialect: Dialect, options: Options, tools: Sequence[ToolSpec]) -
     return AnswerPlan(bare, tuple(tools), _words(schema, bool(tools)), notes=(note,))
 
 
-def _takes_format(dialect: Dialect, options: Options, tools: Sequence[ToolSpec]) -> bool:
+def plan_json(dialect: Dialect, options: Options, tools: Sequence[ToolSpec]) -> AnswerPlan | None:
+    """How JSON without a schema is asked for where the host has no mode for it; None where it has one."""
+    if get_wire(dialect.wire).json_mode and _has_format(dialect, options, tools):
+        return None
+    words = (Turn("human", (Text(f"{_when(tools)} {_SAID_JSON}"),)),)
+    note = Note("adapted", "option", "schema_in_words", "JSON is asked for in words: this host has no mode that fits")
+    return AnswerPlan(replace(options, response_format=None), tuple(tools), words, notes=(note,))
+
+
+def _has_format(dialect: Dialect, options: Options, tools: Sequence[ToolSpec]) -> bool:
     allowed = dialect.sampling
     if dialect.sampling_thinking is not None and thinking_on(dialect, options):
         allowed = dialect.sampling_thinking
+    return "response_format" in allowed and (dialect.answer_beside_tools or not tools)
+
+
+def _takes_format(dialect: Dialect, options: Options, tools: Sequence[ToolSpec]) -> bool:
     # A prefill has begun the answer in the caller's own words, which need not be how the schema's answer begins.
-    return "response_format" in allowed and (dialect.answer_beside_tools or not tools) and not options.prefill
+    return _has_format(dialect, options, tools) and not options.prefill
 
 
 def _by_schema(
@@ -132,13 +146,22 @@ def _left_out(adapted: Adapted) -> tuple[Note, ...]:
     return (Note("adapted", "option", "schema_adapted", why),)
 
 
-# One sentence, in one place: the doubles find the schema by it.
+# One sentence each, in one place: the doubles find what is asked for by it.
 _SAID = "with one JSON value that follows this JSON schema, and nothing else:\n"
+_SAID_JSON = "with one JSON object, and nothing else."
+
+
+def _when(tools: Sequence[ToolSpec] | bool) -> str:
+    return "Once you need no more tools, answer" if tools else "Answer"
 
 
 def _words(schema: dict[str, Any], tools: bool) -> tuple[Turn, ...]:
-    when = "Once you need no more tools, answer" if tools else "Answer"
-    return (Turn("human", (Text(f"{when} {_SAID}{json_value(schema).decode()}"),)),)
+    return (Turn("human", (Text(f"{_when(tools)} {_SAID}{json_value(schema).decode()}"),)),)
+
+
+def is_json_in_words(text: str) -> bool:
+    """Whether such words ask for JSON without a schema."""
+    return text.endswith(_SAID_JSON)
 
 
 def schema_in_words(text: str) -> dict[str, Any] | None:

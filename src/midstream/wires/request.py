@@ -199,13 +199,24 @@ class RequestDraft(msgspec.Struct, frozen=True):
         """The request, by the dialect's wire."""
         encode: Callable[[RequestDraft], Request] = get_wire(self.dialect.wire).room("encode").encode_request
         # The schema first: it may bring a tool of its own, whose format is settled next.
-        draft = self if self.options.schema is None else self._with_schema()
+        asked = self.options.response_format
+        needs_plan = self.options.schema is not None or (asked is not None and asked.get("type") == "json_object")
+        draft = self._with_answer_plan() if needs_plan else self
         return encode(draft._settled())
 
-    def _with_schema(self) -> RequestDraft:
-        """The draft with all that its reader is told about the schema of the answer."""
+    def _with_answer_plan(self) -> RequestDraft:
+        """The draft with all that its reader is told about the form of the answer."""
         tools = join_tools(self.tools, [tool for _, tool in declared_tools(self.conversation.turns)])
-        plan = answer_schema.plan_answer(self.dialect, self.options, tools)
+        if self.options.schema is not None:
+            plan = answer_schema.plan_answer(self.dialect, self.options, tools)
+        else:
+            turns = self.conversation.turns
+            # An answer that has begun in the caller's own words cannot be told anything before it goes on.
+            begun = bool(self.options.prefill) or bool(turns and turns[-1].speaker == "ai")
+            found = None if begun else answer_schema.plan_json(self.dialect, self.options, tools)
+            if found is None:
+                return self
+            plan = found
         return replace(
             self,
             options=plan.options,

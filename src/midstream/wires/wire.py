@@ -28,6 +28,8 @@ class Wire(msgspec.Struct, frozen=True):
     default: Dialect
     names_in_path: bool = False
     """Whether a request names its model, and whether it streams, in its path; the `parse` room then takes both."""
+    json_mode: bool = True
+    """Whether it can ask for JSON without a schema."""
 
     @property
     def name(self) -> str:

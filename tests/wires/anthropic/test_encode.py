@@ -395,6 +395,7 @@ def test_a_schema_for_the_answer() -> None:
     for model, shape in ((f"anthropic/{MODEL}", {"type": "json_object"}), ("anthropic/claude-3-5-haiku", asked)):
         made = request(human("q"), model=model, options=Options(response_format=shape))
         assert b"output_config" not in made.body and whys(made, "option")
+        assert (b"one JSON object" in made.body) == (shape["type"] == "json_object")
 
 
 def test_prefill_and_thinking_do_not_go_together() -> None:

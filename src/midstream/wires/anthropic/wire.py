@@ -37,4 +37,4 @@ DEFAULT = Dialect(
     user_field="user_id",
 )
 
-WIRE = Wire(__package__, DEFAULT)
+WIRE = Wire(__package__, DEFAULT, json_mode=False)

@@ -27,6 +27,14 @@ def said(store: Store, *lines: str) -> str:
     return store.create(Conversation(tuple([human(line) for line in lines])))
 
 
+def changed_later(value: object) -> Text:
+    """A block that took a dict which JSON can write, and whose caller has kept the dict and put something else into it."""
+    extra: dict[str, object] = {}
+    block = Text("x", extra)
+    extra["key"] = value
+    return block
+
+
 many = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -91,11 +99,10 @@ class TestAppend:
         "turn",
         [
             human("a lone \ud83d surrogate"),
-            Turn("ai", (Text("x", {"key": object()}),)),
+            Turn("ai", (changed_later(object()),)),
             Turn("ai", origin=Origin(model="\udc00")),
-            Turn("ai", (Text(5),)),  # type: ignore[arg-type]
         ],
-        ids=["surrogate", "object", "surrogate-in-model", "number-for-text"],
+        ids=["surrogate", "object", "surrogate-in-model"],
     )
     def test_what_could_not_be_read_back_is_refused(self, store: Store, turn: Turn) -> None:
         made = said(store, "one")
@@ -109,7 +116,7 @@ class TestAppend:
         for _ in range(100_000):
             deep = [deep]
         with pytest.raises(StoreError):
-            store.append(store.create(), Turn("ai", (Text("x", {"deep": deep}),)), 0)
+            store.append(store.create(), Turn("ai", (changed_later(deep),)), 0)
 
     def test_racing_threads_lose_no_turn(self, store: Store) -> None:
         made = store.create()

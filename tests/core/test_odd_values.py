@@ -107,8 +107,12 @@ def test_an_odd_value_is_refused_when_it_is_made_or_never(kind: type, field: str
             conversation = conversation_with(made)
         except InvalidValue:
             continue
-        assert Conversation.from_json(conversation.to_json()) is not None
-        to_model_messages(conversation)
+        for write in (Conversation.to_json, to_model_messages):
+            try:
+                write(conversation)
+            except InvalidValue:
+                # What only its origin understands is looked at when it is written.
+                assert field in ("extra", "raw"), odd
         for model in MODELS:
             try:
                 encode_request(model, conversation)

@@ -27,7 +27,7 @@ from ..core.blocks import (
     Turn,
 )
 from ..core.compaction import sent_turns
-from ..core.errors import InvalidHistory
+from ..core.errors import InvalidHistory, InvalidValue
 from ..core.history import canonicalize
 from ..core.ids import ToolIdMapper, ToolIdStrategy, standard_strategy
 from ..wires.lenient_json import json_value
@@ -60,7 +60,10 @@ def to_model_messages(
     # The format wants a tool's name on every result, and not every host gives one.
     names = {call.id: call.name for turn in turns for call in turn.tool_calls}
     writer = _Writer(mapper, names, private)
-    messages += [writer.message(turn) for turn in turns]
+    try:
+        messages += [writer.message(turn) for turn in turns]
+    except (TypeError, RecursionError) as error:  # in an `extra`
+        raise InvalidValue(f"the conversation cannot be written as JSON: {error}") from None
     return messages
 
 

@@ -595,6 +595,8 @@ class Conversation(msgspec.Struct, frozen=True, omit_defaults=True):
             return msgspec.json.encode(self)
         except UnicodeEncodeError:  # half a character, which a host's cut or a file's name may bring
             return msgspec.json.encode(clean(msgspec.to_builtins(self)))
+        except (TypeError, RecursionError) as error:  # in an `extra`
+            raise InvalidValue(f"the conversation cannot be written as JSON: {error}") from None
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Conversation:
@@ -657,17 +659,15 @@ def _json_text(given: object, what: str) -> str:
 def _settle(value: msgspec.Struct, *names: str) -> None:
     """Hold the fields of a new value to their annotations: a subclass of str becomes a str, a list a tuple, and what cannot
     be kept is InvalidValue."""
-    for name, kind, default, plain, is_open in _fields(type(value)):
+    for name, kind, default, plain in _fields(type(value)):
         given = getattr(value, name)
         if given is default or type(given) in plain or (names and name not in names):
             continue
         try:
-            kept = given
-            if not (is_open and type(given) is dict and _STR.issuperset(map(type, given))):
-                kept = msgspec.convert(given, kind)
+            kept = msgspec.convert(given, kind)
             if isinstance(kept, str):
                 kept = str.__str__(kept)  # msgspec writes no subclass of it
-            elif is_open:
+            elif name in _WRITTEN:
                 _require_json(kept)
             elif isinstance(kept, float) and not isfinite(kept):
                 raise ValueError(f"{kept} is not a JSON number")
@@ -677,20 +677,22 @@ def _settle(value: msgspec.Struct, *names: str) -> None:
             force_setattr(value, name, kept)
 
 
-_STR = frozenset((str,))
-_Field: TypeAlias = tuple[str, Any, Any, frozenset[type], bool]
+_WRITTEN = ("parameters", "data")
+"""The fields whose JSON a person writes, or a host sends as a whole. What is in `extra` is looked at when it is sent or stored."""
+_Field: TypeAlias = tuple[str, Any, Any, frozenset[type]]
 
 
 @lru_cache(maxsize=32)
 def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """The fields of a kind of value: name, annotation, default, the types that stay as they are, and whether it holds any JSON."""
+    """The fields of a kind of value: name, annotation, default, and the types that stay as they are."""
     found: list[_Field] = []
     for field in msgspec.structs.fields(kind):
         kinds = get_args(field.type) if isinstance(field.type, UnionType) else (field.type,)
         # A float may be no number, and a Literal is one of some words.
-        plain = [each for each in kinds if each in (str, int, bool, NoneType) or isinstance(each, type(msgspec.Struct))]
-        is_open = field.type is Any or any(get_origin(each) is dict for each in kinds)
-        found.append((field.name, field.type, field.default, frozenset(plain), is_open))
+        plain = {each for each in kinds if each in (str, int, bool, NoneType) or isinstance(each, type(msgspec.Struct))}
+        if field.name not in _WRITTEN and any(get_origin(each) is dict for each in kinds):
+            plain.add(dict)
+        found.append((field.name, field.type, field.default, frozenset(plain)))
     return tuple(found)
 
 

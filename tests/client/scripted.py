@@ -49,7 +49,13 @@ class Said(msgspec.Struct, frozen=True):
     data: bytes
 
 
-Item = Answer | Refusal | Cut | Stall | Said
+class Drop(msgspec.Struct, frozen=True):
+    """A good status, these bytes of the body, and the connection is gone."""
+
+    data: bytes = b""
+
+
+Item = Answer | Refusal | Cut | Stall | Said | Drop
 
 
 class Host:
@@ -81,6 +87,11 @@ class Host:
         if isinstance(item, Refusal):
             body = msgspec.json.encode({"error": {"message": item.message}})
             await wire.answer(body, item.status, "content-type: application/json", *item.headers)
+        elif isinstance(item, Drop):
+            await wire.begin("content-type: application/json")
+            if item.data:
+                await wire.chunk(item.data)
+            wire.writer.close()
         elif isinstance(item, Said):
             await wire.begin("content-type: text/event-stream")
             await wire.chunk(item.data)

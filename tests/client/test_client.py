@@ -38,9 +38,10 @@ from midstream.core.tools import ToolSpec
 from midstream.dialects.registry import resolve
 from midstream.sim.answer import Answer, Call
 from midstream.testing import sim_server
+from midstream.transport import RetryPolicy, TransportOptions
 from midstream.wires.request import Request
 from tests.client import scripted
-from tests.client.scripted import Cut, Host, Item, Refusal, play
+from tests.client.scripted import Cut, Drop, Host, Item, Refusal, Said, play
 from tests.transport.loopback import Seen, Server, Wire
 
 ASKED = Conversation((human("hi", key="t0"),))
@@ -166,6 +167,44 @@ def test_the_next_model_may_take_what_is_above_the_first_ones_rate_limit(whole: 
     assert turn.text == "from b" and asked == [1, 1]
     error, asked = _chain([[Refusal(429, said)]], whole=whole)
     assert "30000" in str(error) and "342389" in str(error) and asked == [1]
+
+
+OVERLOADED = b'{"error":{"message":"busy","code":503,"type":"overloaded_error"}}'
+NOTHING = b'{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":""},"finish_reason":"stop"}]}'
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    "item",
+    [Drop(), Drop(b"\n\n"), Drop(b'{"id":"x","cho'), Said(OVERLOADED), Said(NOTHING)],
+    ids=["nothing", "blank lines", "half a body", "an error in a body", "an answer without a word"],
+)
+def test_the_next_model_answers_where_one_accepts_and_says_nothing(item: Item, whole: bool) -> None:
+    turn, asked = _chain([[item], [Answer("from b")]], whole=whole)
+    assert turn.text == "from b" and turn.origin.provider == "b" and turn.failure == ""
+    assert asked == [1, 1]
+
+
+def test_a_chain_of_whole_answers_that_fails_tells_of_every_model() -> None:
+    error, asked = _chain([[Drop(b'{"id":')], [Drop(b"\n")]], whole=True)
+    assert isinstance(error, RetriesExhausted) and "a/m" in str(error) and "b/m" in str(error)
+    assert asked == [1, 1]
+    error, _ = _chain([[Drop(b'{"id":')]], whole=True)
+    assert isinstance(error, TruncatedStream)
+    turn, asked = _chain([[Drop(b'{"id":')], [Said(NOTHING)]], whole=True)
+    assert turn.failure == "empty" and asked == [1, 1], "the last one's turn, with what it used"
+
+
+def test_a_whole_answer_is_asked_for_again_after_an_error_in_its_body() -> None:
+    """As in a stream: the host has said that nothing was made."""
+
+    async def main() -> tuple[str, int]:
+        async with Host([Said(OVERLOADED), Answer("ok")]) as host:
+            transport = TransportOptions(retry=RetryPolicy(max_retries=1, initial=0))
+            async with Client(scripted.catalog(a=host.base), transport=transport) as client:
+                return (await client.complete("a/m", ASKED)).text, len(host.bodies)
+
+    assert asyncio.run(main()) == ("ok", 2)
 
 
 def test_a_begun_answer_is_never_spliced() -> None:

@@ -23,6 +23,7 @@ from ..codec import check_model_first, encode_request, mint_turn_key
 from ..core.blocks import Conversation, Turn, human
 from ..core.dialect import Endpoint, Options
 from ..core.errors import (
+    KINDS,
     BadRequest,
     ContextTooLong,
     LocalError,
@@ -405,21 +406,43 @@ class Client:
         access: Access | None,
         sending: Callable[[Resolved, Request], None] | None,
     ) -> Turn:
-        sent, answer, began = await self._begin(model, conversation, tools, whole, access, sending)
-        # Whole answers are not retried in the middle: nothing of
-        # them was shown, but all of it may have been paid for.
-        try:
-            body = await answer.read()
-        finally:
-            answer.close()
-        try:
-            turn = sent.request.read_answer(body, turn_key or mint_turn_key(), sent.target.provider)
-        except MidstreamError as error:
-            failure = answer.secrets.scrub_error(error)
-        else:
-            return replace(turn, latency_ms=(time.monotonic() - began) * 1000, answered_at=time.time())
-        del body  # it may echo the key, and the locals of a frame may be shown
-        raise failure
+        """The answer of the first model that gives one: until it is whole, nothing of it was shown, so the next may be asked."""
+        names = model_names(model)
+        turn_key = turn_key or mint_turn_key()
+        failures: list[MidstreamError] = []
+        for number, name in enumerate(names, 1):
+            sent = self._prepare(name, names[0], conversation, tools, whole, access)
+            if sending is not None:
+                sending(sent.target, sent.request)
+            first, attempt = time.monotonic(), 0
+            while True:
+                began = time.monotonic()
+                try:
+                    answer = await self._open(sent)
+                except MidstreamError as error:  # the transport has tried as often as it may
+                    failure = error
+                    break
+                try:
+                    turn = await _read_whole(sent, answer, turn_key)
+                except MidstreamError as error:
+                    failure = error
+                else:
+                    turn = replace(turn, latency_ms=(time.monotonic() - began) * 1000, answered_at=time.time())
+                    kind = KINDS.get(turn.failure)
+                    if number == len(names) or turn.blocks or kind is None or not kind.retryable:
+                        return turn
+                    failure = kind.restore(f"{name} gave no answer ({turn.failure})")
+                    break
+                # The same model only after an error in so many words: an answer that broke off may have been paid for.
+                spent = time.monotonic() - first
+                error_told = isinstance(failure, ProviderError) and failure.retryable
+                if not error_told or not await self._transport.pause(attempt, spent, _wait(failure)):
+                    break
+                attempt += 1
+            failures.append(failure)
+            if not _moves_on(failure):
+                break
+        raise _verdict(names, failures)
 
     async def send(self, model: str | Resolved, request: Request, *, api_key: Secret | None = None) -> HTTPResponse:
         """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close."""
@@ -460,31 +483,6 @@ class Client:
             return _Sent(target, request, other=(access.home or home_of(first))[0])
         keyless = bool(access.base_url) and access.api_key is None
         return _Sent(access.reach(target), request, access.api_key, access.is_shared, keyless)
-
-    async def _begin(
-        self,
-        model: str | Sequence[str],
-        conversation: Conversation | str,
-        tools: Sequence[ToolSpec],
-        options: Options,
-        access: Access | None,
-        sending: Callable[[Resolved, Request], None] | None,
-    ) -> tuple[_Sent, HTTPResponse, float]:
-        """Try the models in order until one begins to answer: what was sent, its answer, and when."""
-        names = model_names(model)
-        failures: list[MidstreamError] = []
-        for name in names:
-            sent = self._prepare(name, names[0], conversation, tools, options, access)
-            if sending is not None:
-                sending(sent.target, sent.request)
-            began = time.monotonic()
-            try:
-                return sent, await self._open(sent), began
-            except MidstreamError as error:
-                failures.append(error)
-                if not _moves_on(error):
-                    break
-        raise _verdict(names, failures)
 
     async def _open(self, sent: _Sent) -> HTTPResponse:
         """Send the request as `_Answers` does, and wait for the first byte of the answer that is to be read."""
@@ -624,6 +622,19 @@ class _Answers:
     def close(self) -> None:
         if self._answers is not None:
             self._answers.close()
+
+
+async def _read_whole(sent: _Sent, answer: HTTPResponse, turn_key: str) -> Turn:
+    try:
+        body = await answer.read()
+    finally:
+        answer.close()
+    try:
+        return sent.request.read_answer(body, turn_key, sent.target.provider)
+    except MidstreamError as error:
+        failure = answer.secrets.scrub_error(error)
+    del body  # it may echo the key, and the locals of a frame may be shown
+    raise failure
 
 
 async def _spanned(span: Inference, answer: Coroutine[Any, Any, Turn]) -> Turn:

@@ -26,13 +26,12 @@ from ..core.events import Done, ErrorEvent, Event, ThinkingEnd
 from ..core.handoff import Note
 from ..dialects.registry import Resolved
 from ..wires.answer import AnswerContext, Habits, answer_notes, answer_to, make_writer, write_events
-from ..wires.carry import carried, with_schema, without_marks
+from ..wires.door import fit_request
 from ..wires.lenient_json import decode_object, encode_json
 from ..wires.openai_responses.answer import ENCRYPTED
 from ..wires.openai_responses.stored_response import CONTINUES
 from ..wires.parsing import strings
 from ..wires.request import ParsedRequest, Request, parse_request
-from ..wires.server_tools import without_server_tools
 from .backend import Backend
 
 CHAT, RESPONSES = "openai-chat", "openai-responses"
@@ -92,10 +91,7 @@ class OpenAIWires:
             raise BadRequest("the request has no messages", status=400)
         notes: list[Note] = []
         recalled = self.backend.memory.recall(conversation, wire, notes=notes)
-        parsed = replace(parsed, conversation=without_marks(recalled, dialect))
-        parsed, told = without_server_tools(parsed, wire, dialect)
-        options, dropped = carried(parsed.options, wire, dialect)
-        options = replace(with_schema(options, wire, (dialect,)), previous_response_id=None, relay_to=wire)
+        parsed, told = fit_request(replace(parsed, conversation=recalled), wire, (dialect,))
         context = answer_to(
             parsed,
             model=model,
@@ -104,8 +100,8 @@ class OpenAIWires:
             habits=_HABITS,
             include=(ENCRYPTED,) if self._carry else strings(request.get("include")),
         )
-        self.backend.log_dropped(target, dropped)
-        return Reading(wire, model, replace(parsed, options=options), context, [*notes, *told, *dropped], recalled)
+        self.backend.log_dropped(target, told)
+        return Reading(wire, model, parsed, context, [*notes, *told], recalled)
 
     def models(self) -> bytes:
         """The models that are known by name, as `GET /v1/models` lists them; others work, too."""

@@ -24,11 +24,10 @@ from ..core.handoff import Note, summarize_notes
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, AnswerWriter, Habits, answer_notes, answer_to, make_writer, write_events
-from ..wires.carry import carried, with_schema, without_marks
+from ..wires.door import fit_request
 from ..wires.request import ParsedRequest, Request
-from ..wires.server_tools import sources_as_text, without_server_tools
 from .body import Message, Receive, read_body
-from .history import as_prefill, read_request, take_in
+from .history import read_request, take_in
 from .issued_ids import IssuedIds
 from .refusals import Headers, as_told, refusal_headers
 from .sealed_answer import SealedAnswer
@@ -156,32 +155,16 @@ class Exchange:
         # What is kept is the client's own input, before anything below changes it for the reader.
         if wire == "openai-responses" and parsed.requested.store is not False:
             gateway.responses.remember(self, body)
-        # Bytes again, for the same reason.
-        if b'"cache_control"' in body:
-            for name in route.models:
-                dialect = gateway.client.catalog.resolve(name).dialect
-                parsed = replace(parsed, conversation=without_marks(parsed.conversation, dialect))
-        # By the first model of the chain: the request is read once, and any of them may answer.
-        parsed = as_prefill(sources_as_text(parsed, target.dialect), target.dialect)
-        parsed, notes = without_server_tools(parsed, wire, target.dialect)
-        self.notes += notes
-        options = parsed.options
-        if options.extra_body:
-            # What one model of the chain does not take is sent to none: the request is read once, and any of them may answer.
-            for name in route.models:
-                options, notes = carried(options, wire, gateway.client.catalog.resolve(name).dialect, route.fields)
-                self.notes += notes
-        if options.response_format is not None:
-            readers = [gateway.client.catalog.resolve(name).dialect for name in route.models]
-            options = with_schema(options, wire, readers)
-        options = replace(
-            options,
-            text_calls=route.text_calls,
-            missing_reasoning=route.missing_reasoning,
-            previous_response_id=None,
-            relay_to=wire,
-            betas=parsed.requested.betas,
+        parsed, notes = fit_request(
+            parsed,
+            wire,
+            [gateway.client.catalog.resolve(name).dialect for name in route.models],
+            allowed=route.fields,
+            # Bytes again, for the same reason.
+            has_marks=b'"cache_control"' in body,
         )
+        self.notes += notes
+        options = replace(parsed.options, text_calls=route.text_calls, missing_reasoning=route.missing_reasoning)
         return replace(parsed, options=options), route
 
     def _context(self, parsed: ParsedRequest, **fields: Any) -> AnswerContext:

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.blocks import Block, Media, Opaque, Origin, Text, Thinking, ToolCall, ToolResponse, Turn
-from ..core.dialect import Dialect
 from ..core.errors import InvalidHistory
 from ..core.handoff import Note
 from ..core.kept_turn import KeptCall, KeptTurn, placed, restored
@@ -115,20 +114,6 @@ def _seal_on(block: Block) -> str | None:
     extra = block.extra if isinstance(block, (Text, ToolCall, Media)) else None
     found = extra.get(_SIGNATURE) if extra else None
     return found if isinstance(found, str) and Sealer.is_seal(found) else None
-
-
-def as_prefill(parsed: ParsedRequest, reader: Dialect) -> ParsedRequest:
-    """A history that ends with the model's own words asks it to go on with them. Hosts that want to be told so get the words
-    as `prefill`; Mistral refuses them otherwise, and Kimi begins a new answer."""
-    turns = parsed.conversation.turns
-    last = turns[-1] if turns else None
-    if not reader.prefill_flag or last is None or last.speaker != "ai" or parsed.options.prefill is not None:
-        return parsed
-    # Thinking or calls cannot be a prefill, and a request that is nothing but a prefill has no question.
-    if not last.text or any(type(block) is not Text for block in last.blocks) or len(turns) == 1:
-        return parsed
-    conversation = replace(parsed.conversation, turns=turns[:-1])
-    return replace(parsed, conversation=conversation, options=replace(parsed.options, prefill=last.text))
 
 
 class _Answer:

@@ -42,6 +42,23 @@ def test_the_answer_alone_is_on_stdout(cli: Cli) -> None:
     assert "No tool is needed here." in result.stderr
 
 
+def test_a_cloned_project_redirects_no_model_that_is_named_in_full(cli: Cli, home: Path) -> None:
+    Path(".midstream.toml").write_text('[aliases]\n"sim/kimi-k2.5" = "sim/gpt-4o"\n')
+    result = cli("ask", *KIMI, "Hello")
+    assert result.stdout == "This is kimi-k2.5. You said: Hello\n"
+    assert "midstream: ignored: " in result.stderr and "this project is not trusted" in result.stderr
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(f'trusted_projects = ["{Path.cwd()}"]\n')
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "midstream"), "ask", *KIMI, "Hello"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == OK, done.stderr
+    assert done.stdout == "This is gpt-4o. You said: Hello\n"
+    (told,) = [line for line in done.stderr.splitlines() if "trust" in line]
+    assert told.startswith("midstream: warning: sim/kimi-k2.5 means sim/gpt-4o here: ")
+
+
 def test_what_is_piped_in_stands_before_the_question(cli: Cli) -> None:
     result = cli("ask", *KIMI, "What is it?", stdin="a diff\n")
     assert result.stdout.endswith("You said: a diff\n\nWhat is it?\n")

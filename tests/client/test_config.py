@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from midstream.client.catalog import Catalog
 from midstream.client.config import Config, ModelConfig, ProviderConfig, SandboxConfig, config_home, load_config
 from midstream.client.settings import list_settings
 from midstream.core.errors import ConfigError
@@ -55,17 +56,17 @@ def test_the_project_wins_value_by_value_and_every_value_knows_its_file(places: 
         '[providers.work]\nbase_url = "https://models.example/v1"\napi_key_env = "WORK_KEY"\n'
     )
     own = places.own(
-        'default_model = "moonshot/kimi-k2.5"\n[aliases]\nfast = "groq/y"\n[models."work/kimi-k2.5"]\ncontext = 7\n'
+        'default_model = "moonshot/kimi-k2.5"\n[aliases]\nquick = "groq/y"\n[models."work/kimi-k2.5"]\ncontext = 7\n'
     )
     loaded = places.load("deep/er")
     assert loaded.config == Config(
         default_model="moonshot/kimi-k2.5",
         providers={"work": ProviderConfig(base_url="https://models.example/v1", api_key_env="WORK_KEY")},
-        aliases={"fast": "groq/y", "slow": "openai/o3"},
+        aliases={"fast": "groq/x", "quick": "groq/y", "slow": "openai/o3"},
         models={"work/kimi-k2.5": ModelConfig(context=7, input_price=1.0)},
     )
     assert loaded.files == (user, own)
-    assert loaded.origins["default_model"] == loaded.origins["aliases.fast"] == own
+    assert loaded.origins["default_model"] == loaded.origins["aliases.quick"] == own
     assert loaded.origins["aliases.slow"] == loaded.origins["models.work/kimi-k2.5.input_price"] == user
 
 
@@ -141,6 +142,34 @@ def test_a_project_that_is_not_trusted_may_not_say_where_keys_go(places: Places,
         places.load()
     places.user(f'trusted_projects = ["{places.project}"]')
     assert places.load().config.providers
+
+
+TAKEN = ("openai/gpt-5.2", "openai:gpt-5.2", "sim/kimi-k2.5", "OpenAI/gpt-5.2", "openai/gpt-9", "mine/x", "fast")
+"""Names that mean something already: models by their whole names, of whatever provider, and an alias of the user's own."""
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_project_that_is_not_trusted_gives_no_name_another_meaning(places: Places, name: str) -> None:
+    own = places.own(f'[aliases]\n"{name}" = "ollama/x"\nhere = "ollama/y"\n')
+    mine = '[aliases]\nfast = "groq/x"\n[providers.mine]\nbase_url = "http://127.0.0.1:9/v1"\n'
+    places.user(mine)
+    loaded = places.load()
+    assert loaded.config.aliases == {"fast": "groq/x", "here": "ollama/y"} and loaded.redefined == {}
+    (told,) = loaded.ignored
+    assert own in told and f'trusted_projects = ["{places.project}"]' in told and name in told
+    places.user(f'trusted_projects = ["{places.project}"]\n{mine}')
+    loaded = places.load()
+    assert loaded.config.aliases[name] == "ollama/x" and loaded.redefined == {name: own} and loaded.ignored == ()
+    with pytest.warns(UserWarning, match=f"^{name} means ollama/x here: {own} says so") as told_once:
+        for _ in range(2):
+            assert Catalog(loaded, environ={}).resolve(name).name == "ollama/x"
+    assert len(told_once) == 1
+
+
+def test_a_project_may_say_again_what_the_user_says(places: Places) -> None:
+    places.user('[aliases]\nfast = "groq/x"\n')
+    places.own('[aliases]\nfast = "groq/x"\n')
+    assert places.load().config.aliases == {"fast": "groq/x"} and places.load().ignored == ()
 
 
 @pytest.mark.parametrize(

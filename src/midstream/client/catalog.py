@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ else:
     key_command = late_module(".key_command", globals())
 
 
+_told: set[tuple[str, str, str]] = set()
 _REMEMBERED = 512  # names and endpoints: clients of a gateway may ask for any name
 
 
@@ -68,6 +70,7 @@ class Catalog:
         self._is_fixed = fixed
         loaded = config if config is not None else load_config(environ=environ)
         self.config = loaded.config if isinstance(loaded, LoadedConfig) else loaded
+        self._redefined = loaded.redefined if isinstance(loaded, LoadedConfig) else {}
         self._environ = os.environ if environ is None else environ
         # A Config of the caller's own is a closed world (a test, a
         # server): the keys of whoever runs it do not belong there.
@@ -105,6 +108,8 @@ class Catalog:
         known = self._resolved.get(name)
         if known is not None:
             return known
+        if name in self._redefined:
+            self._tell_redefined(name)
         target = self._reading(self.registry.resolve(self.config.aliases.get(name, name)))
         variable = self.base_variable(target)
         endpoint = target.endpoint
@@ -130,6 +135,13 @@ class Catalog:
         if (unasked or self._is_fixed) and len(self._resolved) < _REMEMBERED:
             self._resolved[name] = target
         return target
+
+    def _tell_redefined(self, name: str) -> None:
+        """Say once that a trusted project gives this name another meaning than it has elsewhere."""
+        path, model = self._redefined[name], self.config.aliases[name]
+        if (path, name, model) not in _told:
+            _told.add((path, name, model))
+            warnings.warn(f"{name} means {model} here: {path} says so, a project that you trust", stacklevel=3)
 
     def _with_tools_settled(self, target: Resolved) -> Resolved:
         own, dialect = self._settled(target), target.dialect

@@ -44,8 +44,9 @@
     read = ["~/miniconda3"]               # further paths that commands may read
 
 Every value remembers the file it came from. A file that cannot be read says what is wrong and where. A project's file counts
-only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: it may
-name providers (addresses, keys, headers) and MCP servers only if the user's own file lists its folder in `trusted_projects`.
+only if it is the user's own: theirs, and nobody else may write it. Even so it may have come with somebody else's code: only if
+the user's own file lists its folder in `trusted_projects`, it may name providers (addresses, keys, headers) and MCP servers, and
+change what `provider/model` or a name of the user's own file means.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: dict[str, McpServer] = {}
     """MCP servers, whose tools a chat can use."""
     trusted_projects: tuple[str, ...] = ()
-    """Folders whose project files may name providers and MCP servers; only your own file can set this."""
+    """Folders whose project files may name providers and MCP servers, and change what a name means; only your own file can set this."""
     instructions: bool | None = None
     """Whether the terminal tells models what AGENTS.md says; None: in a chat, and where tools are used."""
     memory: bool | None = None
@@ -176,13 +177,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoadedConfig(msgspec.Struct, frozen=True):
-    """The merged configuration; `origins` says for each dotted name which file set it, `ignored` which project files do
-    not count, and why."""
+    """The merged configuration; `origins` says for each dotted name which file set it, `ignored` what of project files does
+    not count, and why. `redefined` are the names to which a trusted project gives another meaning, with its file."""
 
     config: Config = Config()
     origins: dict[str, str] = {}
     files: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    redefined: dict[str, str] = {}
 
 
 def old_words(loaded: LoadedConfig) -> list[str]:
@@ -217,6 +219,7 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
     origins: dict[str, str] = {}
     found: list[str] = []
     ignored: list[str] = []
+    redefined: dict[str, str] = {}
     own = config_home(environ) / "config.toml"
     if own.is_file():
         # Checked one file at a time, before they are merged: a message must name the file that is wrong.
@@ -228,7 +231,14 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
     if project is not None:
         path, data = project
         values = _parse(data, path)
-        _check_trust(_check(values, path), values, path, merged.get("trusted_projects", ()))
+        trusted = _check_trust(_check(values, path), values, path, merged.get("trusted_projects", ()))
+        taken = _taken_names(values.get("aliases", {}), merged.get("aliases", {}))
+        if trusted:
+            redefined = dict.fromkeys(taken, str(path))
+        elif taken:
+            # Not an error: what a cloned repository would like is no reason for its user not to work in it.
+            values["aliases"] = {name: model for name, model in values["aliases"].items() if name not in taken}
+            ignored += [f"{path}: aliases.{_toml_key(name)}: {_untrusted(why, path)}" for name, why in taken.items()]
         values = {
             name: value for name, value in values.items() if name not in _ONLY_OFF or merged.get(name) is not False
         }
@@ -236,7 +246,20 @@ def load_config(directory: Path | None = None, environ: Mapping[str, str] | None
         found.append(str(path))
     config = msgspec.convert(merged, Config)
     _check_names(config, origins, found)
-    return LoadedConfig(config, origins, tuple(found), tuple(ignored))
+    return LoadedConfig(config, origins, tuple(found), tuple(ignored), redefined)
+
+
+def _taken_names(aliases: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """The aliases of a project that give another meaning to a name that has one, and which meaning that is."""
+    # By its form, not by the providers that are known: a program may add some, and the doubles are one.
+    whole = {name: "a model by its whole name" for name in aliases if "/" in name or ":" in name}
+    return whole | {
+        name: "an alias of your own file" for name in aliases if own.get(name, aliases[name]) != aliases[name]
+    }
+
+
+def _untrusted(why: str, path: Path) -> str:
+    return f'it is {why}, and this project is not trusted: put trusted_projects = ["{path.parent}"] into your own config.toml'
 
 
 def _project_file(start: Path, ignored: list[str]) -> tuple[Path, bytes] | None:
@@ -400,14 +423,14 @@ def _check_names(config: Config, origins: Mapping[str, str], files: Sequence[str
             raise ConfigError(f"{path}: {error}") from None
 
 
-def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted: Sequence[str]) -> None:
-    """A project that is not trusted may not lead a key away: to another host, were it this machine, or out of another
-    variable. Nor may it loosen the sandbox: written out, even a default would replace what the user said."""
+def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted: Sequence[str]) -> bool:
+    """Whether a project is trusted. One that is not may not lead a key away: to another host, were it this machine, or out of
+    another variable. Nor may it loosen the sandbox: written out, even a default would replace what the user said."""
     folder = path.parent
     if config.trusted_projects:
         raise ConfigError(f"{path}: trusted_projects belongs in your own file, not in a project's")
     if any(Path(each).expanduser().resolve() == folder for each in trusted):
-        return
+        return True
     # A cloned repository could otherwise name its own host for a
     # known provider and be sent the key with the first request.
     for name in config.providers:
@@ -427,6 +450,7 @@ def _check_trust(config: Config, values: Mapping[str, Any], path: Path, trusted:
             f"{path}: sandbox decides what commands may reach, and this project is not trusted: it may only say "
             f'use = "on"; move the rest to your own config.toml, or put trusted_projects = ["{folder}"] there'
         )
+    return False
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any], origin: str, origins: dict[str, str], prefix: str) -> None:

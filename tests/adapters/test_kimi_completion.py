@@ -283,6 +283,11 @@ def test_a_stop_for_tools_without_a_call_is_a_plain_end() -> None:
     assert complete(Sender(reply("x", finish="tool_calls")), tools=[WEATHER]).stop_reason == "end_turn"
 
 
+def test_a_stop_beside_calls_is_one_for_tools() -> None:
+    result = complete(Sender(reply(None, finish="stop", calls=[call()])), tools=[WEATHER])
+    assert result.stop_reason == "tool_use" and '"tool_use"' in result.content
+
+
 @pytest.mark.parametrize("body", [b"{}", b'{"object":"chat.completion","usage":{"prompt_tokens":3}}', b"data: {}"])
 def test_what_has_no_end_gives_no_calls(body: bytes) -> None:
     with pytest.raises(KimiApiError) as caught:

@@ -277,13 +277,13 @@ def _result(turn: Turn, model: str, latency_ms: float) -> CompletionResult:
     usage = turn.usage
     blocks = [_tool_use(call) for call in turn.tool_calls]
     reason = map_finish_reason(turn.raw_stop)
+    # A host may say `stop` beside calls, and `tool_calls` without any: what came decides what a caller looks for in `content`.
     return CompletionResult(
         content=msgspec.json.encode(blocks).decode() if blocks else turn.text,
         model=turn.origin.model if turn.origin is not None else model,
         prompt_tokens=usage.read if usage is not None else 0,
         completion_tokens=usage.output if usage is not None else 0,
-        # A host may say `tool_calls` without any; a caller that then looks for blocks in `content` would find text.
-        stop_reason="end_turn" if reason == "tool_use" and not blocks else reason,
+        stop_reason=("tool_use" if blocks else "end_turn") if reason in ("tool_use", "end_turn") else reason,
         latency_ms=latency_ms,
     )
 

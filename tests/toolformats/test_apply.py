@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from midstream.core.blocks import Origin, Text, Thinking, ToolCall, Turn
 from midstream.core.lifecycle import check
-from midstream.core.reduce import TurnBuilder
-from midstream.toolformats.apply import MAX_PROBLEMS, FilteredText
+from midstream.core.reduce import MAX_PROBLEMS, TurnBuilder
+from midstream.toolformats.apply import FilteredText
 from midstream.toolformats.registry import leak_filter, think_filter
 
 from .feeding import tool

@@ -23,7 +23,7 @@ from tests.wires.feeding import at_random, by_byte, events_of
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "tool_deltas.json").read_bytes())
 ROWS = {
     "no candidate, labelled", "no candidate, arguments only", "another id, new", "another id, goes on", "name and arguments after the end",
-    "same name alone", "names joined", "another name", "else", "opens nothing", "whole body", "after the end", "place", "habit",
+    "same name alone", "names joined", "another name", "else", "opens nothing", "whole body", "after the end", "place", "habit", "said again", "named by its id",
 }  # fmt: skip
 
 
@@ -189,6 +189,31 @@ def test_calls_that_no_label_separates_run_with_their_own_arguments_or_not_at_al
             assert "_parse_error" in arguments or arguments == wanted[call.name], (call, data)
         told += [parse_arguments(call) for call in last.turn.tool_calls] == list(wanted.values())
     assert told > tried // 7, "calls in order, one after the other, need no label"
+
+
+def test_calls_that_are_said_again_in_any_pieces_run_once() -> None:
+    dice = random.Random(2)
+    for _ in range(examples(300)):
+        wanted, arrays = {}, []
+        for number in range(dice.randrange(1, 4)):
+            wanted[f"tool_{number}"] = arguments = {"a": some_value(dice)}
+            labels = {"index": number, "id": f"functions.tool_{number}:{number}", "name": f"tool_{number}"}
+            for _ in range(dice.randrange(1, 4)):
+                pieces: list[dict[str, Any]] = [
+                    {"index": number, "arguments": part} for part in pieces_of(dice, json.dumps(arguments))
+                ]
+                arrays += [{**labels, **pieces[0]}, *pieces[1:]]
+        last = decoded({}, [chat(arrays)])[-1]
+        assert isinstance(last, Done), (last, arrays)
+        assert [(call.name, parse_arguments(call)) for call in last.turn.tool_calls] == list(wanted.items()), arrays
+
+
+def test_a_call_that_is_said_again_is_told_as_a_problem() -> None:
+    whole = {"index": 0, "id": "call_a9", "name": "f", "arguments": "{}"}
+    last = decoded({}, [chat([whole] * 20_000)])[-1]
+    assert isinstance(last, Done) and len(last.turn.tool_calls) == 1 and last.turn.extra is not None
+    told = {problem["why"] for problem in last.turn.extra["problems"]}
+    assert told == {"the host said the call of 'f' again (call_a9); it runs once"}
 
 
 def test_a_body_of_calls_that_share_all_labels() -> None:

@@ -48,6 +48,9 @@ _UNCLOSED = "no tag ended the thinking that the answer was taken to begin with: 
 MAX_TURN_CHARS = 64 * 1024 * 1024
 """What one answer may hold: far above any model's output limit, far below a machine's memory."""
 
+MAX_PROBLEMS = 64
+"""How many problems one turn keeps: the first ones explain the rest."""
+
 # Compared with `is` in the paths that run for every delta: the strings are constants.
 _TEXT, _THINKING, _CALL, _WHOLE = "text", "thinking", "call", "whole"
 _DELTAS: dict[str, type[TextDelta | ThinkingDelta | ToolCallDelta]] = {
@@ -425,10 +428,15 @@ class TurnBuilder:
             return False
         self._add(self._tail_of(_TEXT), thought)
         self._close_all()
-        problem = {"type": "problem", "why": _UNCLOSED, "raw": ""}
-        extra = self.extra or {}
-        self.extra = {**extra, "problems": [*extra.get("problems", ()), problem]}
+        self.report(_UNCLOSED)
         return True
+
+    def report(self, why: str) -> None:
+        """Keep with the turn what was wrong with the answer and did not end it."""
+        extra = self.extra or {}
+        problems = extra.get("problems", ())
+        if len(problems) < MAX_PROBLEMS:
+            self.extra = {**extra, "problems": [*problems, {"type": "problem", "why": why, "raw": ""}]}
 
     def text_answer(
         self, text: str, stop_reason: str, raw_stop: str | None, model: str = "", response_id: str | None = None

@@ -10,7 +10,7 @@ from typing import assert_never
 
 import msgspec
 
-from ..core.reduce import Piece, TurnBuilder
+from ..core.reduce import MAX_PROBLEMS, Piece, TurnBuilder
 from ..core.surrogates import REPLACEMENT, join
 from .findings import (
     ArgumentsFound,
@@ -22,9 +22,6 @@ from .findings import (
     TextFound,
     ThinkingFound,
 )
-
-MAX_PROBLEMS = 64
-"""How many problems one turn keeps: the first ones explain the rest."""
 
 
 class FilteredText:

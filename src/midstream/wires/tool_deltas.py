@@ -14,11 +14,14 @@ The first row that fits decides:
                                                                       end joined to the last call if that gives an object
     another id; a name, or arguments for a complete call              a new call
     another id; no name; not complete                                 goes on (an id is minted for each piece)
+    same index, same name, equal arguments, an id that names the call the host said it again: dropped, and told as a problem
     same or no id; a name; complete; arguments                        a new call (index and id are reused)
     same or no id; the same name; complete; no arguments              held: a call only if arguments follow
     another name; no arguments yet; the two names joined are declared the names are joined
     another name                                                      a new call; the old one stays as it is, and will not parse
     else                                                              goes on
+
+An id names the call unless it is a counter (`0`, `call_1`). A call whose name never comes has the one that its id holds.
 
 Where no label tells two unfinished calls apart, a piece that went to the newer one may have been meant for the older. If it
 would have finished that one, nobody can tell, and the answer is malformed: no tool runs with another tool's arguments. So it is
@@ -27,6 +30,7 @@ when the places in arrays left a call with a part of something, and when an id t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -34,10 +38,16 @@ import msgspec
 
 from ..core.errors import MalformedStream
 from ..core.json_progress import JsonProgress, State, object_text
+from ..core.patterns import late_pattern
 from ..core.reduce import Piece, TurnBuilder
 
 _MAX_RIVALS = 64
 """How many ways of reading an unlabelled stream are followed; one more is a doubt in itself."""
+
+_COUNTER = late_pattern(r"(?:(?:call|tool|tooluse|toolu|fc|id)[_:-]?)?\d{1,6}", re.IGNORECASE)
+# How Kimi's weights write an id, and what its hosts make of it (field-guide/tool-ids.md#what-hosts-give).
+_KIMI_ID = late_pattern(r"functions\.(.{1,200}):\d{1,6}", re.DOTALL)
+_SHORT_ID = late_pattern(r"(.{1,200})[:_]\d{1,6}", re.DOTALL)
 
 # Stands for "nested deeper than we follow" among the states, and equals no real one.
 _TOO_DEEP: State = ("", -1, 0, False)
@@ -63,7 +73,7 @@ class ToolDelta(msgspec.Struct, gc=False):
 class _Call:
     """A call on its way, and the labels it has learned."""
 
-    __slots__ = ("id", "index", "name", "number", "piece", "repeats")
+    __slots__ = ("again", "id", "index", "name", "number", "piece", "repeats", "repeats_labels")
 
     def __init__(self, number: int, index: int | None, id: str | None, name: str, piece: Piece) -> None:
         self.number = number
@@ -72,6 +82,34 @@ class _Call:
         self.name = name  # as the host wrote it; the piece gets it when it can no longer grow
         self.piece = piece
         self.repeats = False  # its name came once more with nothing else: the next arguments are another call's
+        self.repeats_labels = False  # and with it the labels by which it may be the same call
+        self.again: _Again | None = None
+
+
+class _Again:
+    """What comes under all labels of a complete call: as long as it is the beginning of its arguments, the host may be saying it again."""
+
+    __slots__ = ("_arguments", "_same", "held")
+
+    def __init__(self, arguments: str) -> None:
+        self._arguments = arguments.strip()
+        self._same = 0  # how much of them has come again
+        self.held: list[str] = []
+
+    def take(self, text: str) -> bool:
+        """Whether this goes on as the call did; blanks around it are nothing."""
+        said = text if self._same else text.lstrip()
+        if self._same + len(said) > len(self._arguments):
+            said = said.rstrip()
+        if not self._arguments.startswith(said, self._same):
+            return False
+        self._same += len(said)
+        self.held.append(text)
+        return True
+
+    @property
+    def is_whole(self) -> bool:
+        return self._same == len(self._arguments)
 
 
 class _Owner:
@@ -107,7 +145,7 @@ class ToolDeltaRouter:
         self._uneven = False  # and the arrays were not all of the same calls
         self._held: dict[int | None, list[str]] = {}
         self._lost = False  # arguments without a label were held when another call began
-        self._ids: dict[int, str] = {}  # of pieces that opened nothing
+        self._ids: dict[int | None, str] = {}  # of pieces that opened nothing
         self._minted: set[str] = set()  # ids taken for those of single pieces
         self._late: list[_Call] = []  # calls that came under one of them
         self._partial_name: dict[_Call, None] = {}  # calls whose name may be the first half of one
@@ -132,7 +170,7 @@ class ToolDeltaRouter:
         owner = self._owners.get((index, None))
         if owner is None or owner.rival_states or owner.call.repeats or owner.call in self._partial_name:
             return None
-        return owner.call.piece
+        return owner.call.piece if owner.call.again is None else None
 
     def array(self, deltas: Sequence[ToolDelta]) -> None:
         """The pieces of one array of a stream."""
@@ -213,9 +251,26 @@ class ToolDeltaRouter:
         self._builder.end_calls()
 
     def settle(self) -> None:
-        """Every name that waited for its second half is a name now."""
+        """What waited for more is decided: names for their second half, and for coming at all."""
         for call in list(self._partial_name):
             self._say(call)
+        for call in [call for call in self._calls if call.again is not None]:
+            self._open_apart(call)
+        for index, id in list(self._ids.items()):
+            # Arguments came behind an id, or nothing did in the whole answer.
+            if (index in self._held or self._last is None) and (name := self._name_in(id)):
+                self._open(ToolDelta(index, id, name, "".join(self._held.pop(index, ()))))
+        for call in self._calls:
+            if not call.name and call.id and (name := self._name_in(call.id)):
+                call.name = name
+                self._builder.name_call(call.piece, self._own.get(name, name))
+
+    def _name_in(self, id: str) -> str:
+        """The name that an id holds; without the weights' own prefix only a declared one."""
+        if found := _KIMI_ID.fullmatch(id):
+            return found[1]
+        found = _SHORT_ID.fullmatch(id)
+        return found[1] if found and found[1] in self._declared else ""
 
     def _say(self, call: _Call) -> None:
         del self._partial_name[call]
@@ -247,6 +302,13 @@ class ToolDeltaRouter:
             call = owner.call if owner is not None else None
         if call is None:
             return self._piece_of_nobody(delta)
+        if call.again is not None:
+            if delta.name in ("", call.name) and delta.id in (None, call.id) and call.again.take(delta.arguments):
+                self._drop_if_whole(call, call.again)
+                return call
+            # Another call after all. It has the labels now, and this piece is judged by them.
+            call = self._open_apart(call)
+            owner = self._owner(delta.index, delta.id) or self._owners[None, None]
         # Nothing in the piece speaks for a new call: the row "goes on", without asking.
         if (delta.name or call.repeats or (delta.id and call.id and delta.id != call.id)) and self._is_new(delta, call):
             return self._open(delta)
@@ -258,7 +320,7 @@ class ToolDeltaRouter:
         if delta.name or (delta.id and delta.arguments):
             return self._open(delta)
         if delta.id:
-            if delta.index is not None:
+            if delta.index is not None or self._name_in(delta.id):
                 self._ids[delta.index] = delta.id
         elif delta.index in self._held:
             self._held[delta.index].append(delta.arguments)
@@ -284,15 +346,20 @@ class ToolDeltaRouter:
                 self._ids[delta.index] = delta.id
             return False
         if arguments and call.repeats and not delta.name:
+            if call.repeats_labels and self._is_again(delta, call):
+                return False
             delta.name = call.name
             return True
         if not delta.name or not call.name:
             return bool(delta.name and arguments and call.piece.is_complete)
+        same = delta.name == call.name and delta.index is not None and delta.index == call.index
+        same = same and delta.id is not None and _COUNTER.fullmatch(delta.id) is None
         if arguments and call.piece.is_complete:
-            return True
+            return not (same and self._is_again(delta, call))
         if delta.name == call.name:
             # The name once more, alone: a repetition, or the next call of the same tool. The next piece tells.
             call.repeats = call.piece.is_complete
+            call.repeats_labels = same
             return False
         joined = call.name + delta.name
         # Only if the joined name is declared and the first half is
@@ -301,6 +368,27 @@ class ToolDeltaRouter:
             call.name, delta.name = joined, ""
             return False
         return True
+
+    def _is_again(self, delta: ToolDelta, call: _Call) -> bool:
+        """Whether this may be the whole call once more. What it brings is then held, until it is, or is not."""
+        again = _Again("".join(call.piece.parts))
+        if call.piece.freeform or not again.take(delta.arguments):
+            return False
+        call.again, call.repeats = again, False
+        self._drop_if_whole(call, again)
+        delta.name = delta.arguments = ""
+        return True
+
+    def _drop_if_whole(self, call: _Call, again: _Again) -> None:
+        if again.is_whole:
+            call.again = None
+            self._builder.report(f"the host said the call of {call.name!r} again ({call.id}); it runs once")
+
+    def _open_apart(self, call: _Call) -> _Call:
+        """What was taken for a call once more is another one."""
+        again, call.again = call.again, None
+        assert again is not None
+        return self._open(ToolDelta(call.index, call.id, call.name, "".join(again.held)))
 
     def _open(self, delta: ToolDelta, *, grows: bool = True) -> _Call:
         index, name = delta.index, delta.name

@@ -1,4 +1,4 @@
-"""What only the long run tries: `make test-long`, or MIDSTREAM_LONG=1 with pytest. CI runs it.
+"""What only the long run tries: `make test-long`, or MIDSTREAM_LONG=1 with pytest.
 
 A case marked `long` repeats a rule at one more place of a product (one more terminal, one more host) that other cases have shown
 in `make test`; it is deselected there. A property tries a quarter of its examples, always the same ones; so does a loop over

@@ -96,6 +96,9 @@ def test_every_setting_is_read() -> None:
         missing_reasoning = "fail"
         pass_client_keys = true
         pass_fields = ["top_k"]
+        first_byte = 30
+        idle = 60
+        total = 900
         [models]
         allow = ["a/*"]
         [keys]
@@ -120,6 +123,9 @@ def test_every_setting_is_read() -> None:
         text_calls = "reask"
         missing_reasoning = "disable-thinking"
         pass_fields = []
+        first_byte = 20
+        idle = 40
+        total = 300
         display_name = "Three"
         """,
         "x",
@@ -130,5 +136,5 @@ def test_every_setting_is_read() -> None:
         assert [name for name in told[section] if told[section][name] == plain[section][name]] == []
     assert config.aliases[:2] == (Alias("one", ("a/b",)), Alias("two", ("a/b", "c/d")))
     assert config.aliases[2] == Alias(
-        "three-*", ("a/b", "c/d"), (1, 0.5), False, "reask", "disable-thinking", (), "Three"
+        "three-*", ("a/b", "c/d"), (1, 0.5), False, "reask", "disable-thinking", (), "Three", 20, 40, 300
     )

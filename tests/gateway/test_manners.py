@@ -124,7 +124,8 @@ def test_the_next_model_answers_before_the_first_block(wire: str, first: str) ->
             path, body = request(wire, "x", stream=False)
             status, headers, answer = await gateway.post(path, body)
             assert status == 200 and "You said: hi" in whole_words(wire, answer)
-            assert headers["x-midstream-model"] == "sim/gpt-4o" and headers["x-midstream-attempts"] == "2"
+            assert headers["x-midstream-model"] == "sim/gpt-4o"
+            assert headers["x-midstream-attempts"] == ("2" if first == "cut" else "4")  # a refusal is met three times
             assert [seen.status for seen in gateway.sim.seen] == [200, 200]
 
     run(check())

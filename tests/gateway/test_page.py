@@ -238,9 +238,9 @@ async def test_a_wrong_key_is_shown_to_the_admin_alone_and_not_the_key() -> None
 @pytest.mark.parametrize(
     ("retries", "faults", "earlier"),
     [
-        (0, ["500"], [("gpt-4o", 500)]),
-        (1, ["429"], [("gpt-4o", 429)]),
-        (1, ["429", "500"], [("gpt-4o", 429), ("gpt-4o", 500)]),
+        (0, ["500"], [("sim/gpt-4o", 500)]),
+        (1, ["429"], [("sim/gpt-4o", 429)]),
+        (1, ["429", "500"], [("sim/gpt-4o", 429), ("sim/gpt-4o", 500)]),
     ],
 )
 @asynchronous

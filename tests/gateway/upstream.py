@@ -78,6 +78,7 @@ class Upstream:
         | `echo` | refused with the words of the last message |
         | `late-500` | refused with 500, when `go_on` is set |
         | `cut` | the answer breaks off before its first block |
+        | `mute` | accepted, and then nothing until `go_on` is set |
         | `late` | nothing until `go_on` is set, then an answer |
         | `half-cut` | the answer breaks off after its first words |
         | `half-wait` | the answer waits after its first words until `go_on` is set |
@@ -95,6 +96,10 @@ class Upstream:
                 len(refusal),
             )
             await self._send(writer, head + _QUICK + b"connection: close\r\n\r\n" + refusal)
+            return
+        if model == "mute":
+            await self._send(writer, _HEAD)
+            await self.go_on.wait()
             return
         if not stream:
             await self._whole(model, writer)

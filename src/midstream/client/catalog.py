@@ -26,6 +26,7 @@ from ..core.patterns import late_pattern
 from ..core.secret import PLAIN_QUERY, Secret, SecretHeaders, hide, hide_url_secrets, is_key
 from ..dialects.provider import Provider
 from ..dialects.registry import REGISTRY, Registry, Resolved
+from ..transport.options import TransportOptions
 from ..transport.target import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, ProviderConfig, load_config
 from .key_store import KeyStore
@@ -102,6 +103,11 @@ class Catalog:
         self._resolved: dict[str, Resolved] = {}
         self._made_headers: dict[tuple[str, str], tuple[Secret, SecretHeaders]] = {}
         self._at_hand: dict[int, tuple[Endpoint, SecretHeaders]] = {}
+
+    def transport_options(self, options: TransportOptions = TransportOptions()) -> TransportOptions:  # noqa: B008  (frozen)
+        """The options, with how long the configuration says to wait for hosts."""
+        waits = self.config.timeouts
+        return options.with_waits(waits.first_byte, waits.idle, waits.total)
 
     def resolve(self, name: str) -> Resolved:
         """The model behind a name or alias, at the address the environment gives, with the media the user says it reads."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from urllib.parse import urlsplit
@@ -52,6 +52,7 @@ from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from ..wires.request_stencil import RequestStencils
 from .access import Access, home_of
+from .attempts import Attempt, Report, Reporter, Sending
 from .breaker import Breaker, host_of
 from .catalog import Catalog
 from .reply import Reply
@@ -93,8 +94,11 @@ class Client:
         telemetry: Telemetry | Literal[False] | None = None,
     ) -> None:
         self.catalog = catalog or Catalog()
+        if transport is None:
+            transport = self.catalog.transport_options()
         # A Transport may be shared by several clients; it is closed with this one all the same.
         self._transport = transport if isinstance(transport, Transport) else Transport(transport)
+        self._waits: dict[tuple[float | None, ...], TransportOptions] = {}
         if recorder is not None:
             self._transport.tap = recorder
         api_key = hide(api_key)
@@ -156,13 +160,13 @@ class Client:
         options: Options | None = None,
         turn_key: str | None = None,
         api_key: Secret | None = None,
-        sending: Callable[[Resolved, Request], None] | None = None,
+        sending: Sending | None = None,
         access: Access | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The events of `stream` in the batches in which they arrived: lower overhead per event.
 
-        `api_key` is this request's own, or `access` if it has an address of its own, too; `sending` is told of every model that is
-        asked, and what it is sent.
+        `api_key` is this request's own, or `access` if it has an address of its own, too; `sending` is called with every model that
+        is asked, and what it is sent, and what it returns with every attempt that is over.
         """
         access = access or Access.given(api_key, None, is_shared=False)
         telemetry = self.telemetry
@@ -185,7 +189,7 @@ class Client:
         options: Options,
         turn_key: str | None,
         access: Access | None,
-        sending: Callable[[Resolved, Request], None] | None,
+        sending: Sending | None,
     ) -> AsyncGenerator[list[Event], None]:
         """The same batches, inside a span."""
         span = self._span(telemetry, model, conversation, options, access)
@@ -227,7 +231,7 @@ class Client:
         options: Options | None,
         turn_key: str | None,
         access: Access | None,
-        sending: Callable[[Resolved, Request], None] | None,
+        sending: Sending | None,
     ) -> AsyncGenerator[list[Event], None]:
         options = options or Options()
         turn_key = turn_key or mint_turn_key()
@@ -241,14 +245,13 @@ class Client:
             # Each model of a chain is encoded for itself: ids, reasoning and tools differ from one to the next.
             sent = self._prepare(name, names[0], conversation, tools, options, access)
             target = sent.target
-            if sending is not None:
-                sending(target, sent.request)
+            reporter = _reporter(sending, sent)
             first, attempt = time.monotonic(), 0
             while True:
                 failed: ErrorEvent | None = None
                 try:
                     began = time.monotonic()
-                    answers = _Answers(self, sent)
+                    answers = _Answers(self, sent, reporter)
                     try:
                         while (accepted := await answers.next()) is not None:
                             answer = accepted
@@ -273,11 +276,15 @@ class Client:
                             if ended:
                                 # Only a failure without any block comes back
                                 # here; every other end is already in the batch.
+                                if reporter is not None:
+                                    reporter.ended(answer, _failure_of(batch[-1]))
                                 failed = _settle(batch, began, came)
                             if batch:
                                 yield batch
                     finally:
                         reader.close()
+                        if not ended and reporter is not None:
+                            reporter.left(answer)
                     if failed is None:
                         return
                     failure = failed.to_exception()
@@ -285,7 +292,9 @@ class Client:
                     failure = error
                     break
                 spent = time.monotonic() - first
-                if not _breaks_off(failure) or not await self._transport.pause(attempt, spent, _wait(failure)):
+                if not _breaks_off(failure) or not await self._transport.pause(
+                    attempt, spent, _wait(failure), options=sent.waits
+                ):
                     break
                 attempt += 1
             failures.append(failure)
@@ -312,7 +321,7 @@ class Client:
         options: Options | None = None,
         turn_key: str | None = None,
         api_key: Secret | None = None,
-        sending: Callable[[Resolved, Request], None] | None = None,
+        sending: Sending | None = None,
     ) -> Turn: ...
     @overload
     async def complete(
@@ -325,7 +334,7 @@ class Client:
         options: Options | None = None,
         turn_key: str | None = None,
         api_key: Secret | None = None,
-        sending: Callable[[Resolved, Request], None] | None = None,
+        sending: Sending | None = None,
     ) -> Parsed[T]: ...
     @overload
     async def complete(
@@ -338,7 +347,7 @@ class Client:
         options: Options | None = None,
         turn_key: str | None = None,
         api_key: Secret | None = None,
-        sending: Callable[[Resolved, Request], None] | None = None,
+        sending: Sending | None = None,
     ) -> Parsed[Any]: ...
     async def complete(
         self,
@@ -350,7 +359,7 @@ class Client:
         options: Options | None = None,
         turn_key: str | None = None,
         api_key: Secret | None = None,
-        sending: Callable[[Resolved, Request], None] | None = None,
+        sending: Sending | None = None,
     ) -> Turn | Parsed[Any]:
         """The next answer as a whole Turn. An error of the provider is raised; an empty or cut answer has `failure` set.
 
@@ -384,7 +393,7 @@ class Client:
         options: Options | None,
         turn_key: str | None,
         access: Access | None,
-        sending: Callable[[Resolved, Request], None] | None,
+        sending: Sending | None,
     ) -> Coroutine[Any, Any, Turn]:
         whole = options or Options()
         if whole.stream:
@@ -404,7 +413,7 @@ class Client:
         whole: Options,
         turn_key: str | None,
         access: Access | None,
-        sending: Callable[[Resolved, Request], None] | None,
+        sending: Sending | None,
     ) -> Turn:
         """The answer of the first model that gives one: until it is whole, nothing of it was shown, so the next may be asked."""
         names = model_names(model)
@@ -412,18 +421,17 @@ class Client:
         failures: list[MidstreamError] = []
         for number, name in enumerate(names, 1):
             sent = self._prepare(name, names[0], conversation, tools, whole, access)
-            if sending is not None:
-                sending(sent.target, sent.request)
+            reporter = _reporter(sending, sent)
             first, attempt = time.monotonic(), 0
             while True:
                 began = time.monotonic()
                 try:
-                    answer = await self._open(sent)
+                    answer = await self._open(sent, reporter)
                 except MidstreamError as error:  # the transport has tried as often as it may
                     failure = error
                     break
                 try:
-                    turn = await _read_whole(sent, answer, turn_key)
+                    turn = await _read_whole(sent, answer, turn_key, reporter)
                 except MidstreamError as error:
                     failure = error
                 else:
@@ -436,7 +444,9 @@ class Client:
                 # The same model only after an error in so many words: an answer that broke off may have been paid for.
                 spent = time.monotonic() - first
                 error_told = isinstance(failure, ProviderError) and failure.retryable
-                if not error_told or not await self._transport.pause(attempt, spent, _wait(failure)):
+                if not error_told or not await self._transport.pause(
+                    attempt, spent, _wait(failure), options=sent.waits
+                ):
                     break
                 attempt += 1
             failures.append(failure)
@@ -444,12 +454,18 @@ class Client:
                 break
         raise _verdict(names, failures)
 
-    async def send(self, model: str | Resolved, request: Request, *, api_key: Secret | None = None) -> HTTPResponse:
-        """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close."""
-        target = self._target(model)
-        return await self._open(
-            self._addressed_to(target, target, request, Access.given(api_key, None, is_shared=False))
-        )
+    async def send(
+        self,
+        model: str | Resolved,
+        request: Request,
+        *,
+        api_key: Secret | None = None,
+        options: Options | None = None,
+    ) -> HTTPResponse:
+        """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close. Of the
+        options, only how long to wait counts."""
+        target, access = self._target(model), Access.given(api_key, None, is_shared=False)
+        return await self._open(self._addressed_to(target, target, request, access, self._waits_of(options)))
 
     def target(self, model: str, access: Access | None = None) -> Resolved:
         """The model at the address where a request that names it first goes."""
@@ -472,31 +488,52 @@ class Client:
         """What one model of a chain is sent; `first` is the first of the chain."""
         target = self._target(name)
         request = self.encode(target, conversation, tools, options)
-        return self._addressed_to(target, target if name == first else self._target(first), request, access)
+        first_target = target if name == first else self._target(first)
+        return self._addressed_to(target, first_target, request, access, self._waits_of(options))
 
-    def _addressed_to(self, target: Resolved, first: Resolved, request: Request, access: Access | None) -> _Sent:
+    def _addressed_to(
+        self,
+        target: Resolved,
+        first: Resolved,
+        request: Request,
+        access: Access | None,
+        waits: TransportOptions | None = None,
+    ) -> _Sent:
         """The request with the key and the address that were given, as far as they are for this target."""
         access = access or self.access
         if access is None:
-            return _Sent(target, request)
+            return _Sent(target, request, waits=waits)
         if not access.is_for(target, home_of(first)):
-            return _Sent(target, request, other=(access.home or home_of(first))[0])
+            return _Sent(target, request, other=(access.home or home_of(first))[0], waits=waits)
         keyless = bool(access.base_url) and access.api_key is None
-        return _Sent(access.reach(target), request, access.api_key, access.is_shared, keyless)
+        return _Sent(access.reach(target), request, access.api_key, access.is_shared, keyless, waits=waits)
 
-    async def _open(self, sent: _Sent) -> HTTPResponse:
+    def _waits_of(self, options: Options | None) -> TransportOptions | None:
+        """The transport's options with the waits of this request; None if it has none of its own."""
+        if options is None or (options.first_byte is None and options.idle is None and options.total is None):
+            return None
+        waits = options.first_byte, options.idle, options.total
+        known = self._waits.get(waits)
+        if known is None:
+            if len(self._waits) >= _JOINED:
+                self._waits.clear()
+            known = self._waits[waits] = self._transport.options.with_waits(*waits)
+        return known
+
+    async def _open(self, sent: _Sent, reporter: Reporter | None = None) -> HTTPResponse:
         """Send the request as `_Answers` does, and wait for the first byte of the answer that is to be read."""
         target = sent.target
-        # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
-        secret = self._key_at_hand(sent) or await self._authorized(sent)
         host = host_of(target.endpoint.base_url)
-        self._breaker.check(host)
+        secret = await self._admitted(sent, host, reporter)
+        failed = None if reporter is None else reporter.failed
         renewals = 0
         try:
             while True:
                 request, headers = self._addressed(sent, secret)
                 try:
-                    answer = await self._transport.open(request, target.endpoint.base_url, headers)
+                    answer = await self._transport.open(
+                        request, target.endpoint.base_url, headers, options=sent.waits, failed=failed
+                    )
                     break
                 except Unauthorized as error:
                     renewals += 1
@@ -508,6 +545,18 @@ class Client:
             raise
         self._breaker.succeeded(host)
         return answer
+
+    async def _admitted(self, sent: _Sent, host: str, reporter: Reporter | None) -> SecretHeaders:
+        """The headers of the key, where one is found and the breaker of the host lets the request pass."""
+        try:
+            # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
+            secret = self._key_at_hand(sent) or await self._authorized(sent)
+            self._breaker.check(host)
+        except MidstreamError as error:
+            if reporter is not None:
+                reporter.failed(0, error, 0.0)
+            raise
+        return secret
 
     def _key_at_hand(self, sent: _Sent) -> SecretHeaders | None:
         return self.catalog.headers_at_hand(sent.target) if sent.api_key is None and not sent.keyless else None
@@ -571,6 +620,14 @@ class _Sent(msgspec.Struct, frozen=True):
     """Whether it goes to an address that the program gave without a key."""
     other: str = ""
     """The provider that the program's own key is for, where that is another one."""
+    waits: TransportOptions | None = None
+    """How long to wait for this one, where that is not as for every request."""
+
+
+def _reporter(sending: Sending | None, sent: _Sent) -> Reporter | None:
+    """Say what is sent now; the reporter of its attempts, if they are asked for."""
+    report = None if sending is None else sending(sent.target, sent.request)
+    return None if report is None else Reporter(sent.target, report)
 
 
 class _Answers:
@@ -579,22 +636,23 @@ class _Answers:
     The answers of Transport.answers: each as soon as the host has accepted the request, the last one to be read.
     """
 
-    __slots__ = ("_answers", "_client", "_host", "_renewals", "_secret", "_sent")
+    __slots__ = ("_accepted", "_answers", "_client", "_host", "_renewals", "_reporter", "_secret", "_sent")
 
-    def __init__(self, client: Client, sent: _Sent) -> None:
+    def __init__(self, client: Client, sent: _Sent, reporter: Reporter | None) -> None:
         self._client = client
         self._sent = sent
+        self._reporter = reporter
+        self._accepted: HTTPResponse | None = None
         self._host = host_of(sent.target.endpoint.base_url)
         self._secret = SecretHeaders()
         self._renewals = 0
         self._answers: Answers | None = None
 
     async def next(self) -> HTTPResponse | None:
-        client, sent = self._client, self._sent
+        client, sent, reporter = self._client, self._sent, self._reporter
         if self._answers is None:
-            # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
-            self._secret = client._key_at_hand(sent) or await client._authorized(sent)
-            client._breaker.check(self._host)
+            self._secret = await client._admitted(sent, self._host, reporter)
+        self._accepted = None  # from here on the transport reports how it ends
         try:
             while True:
                 try:
@@ -602,7 +660,10 @@ class _Answers:
                     if answers is None:
                         request, headers = client._addressed(sent, self._secret)
                         base_url = sent.target.endpoint.base_url
-                        answers = self._answers = client._transport.answers(request, base_url, headers)
+                        failed = None if reporter is None else reporter.failed
+                        answers = self._answers = client._transport.answers(
+                            request, base_url, headers, options=sent.waits, failed=failed
+                        )
                     answer = await answers.next()
                     break
                 # Once more with a new key, if a key that a command printed is refused.
@@ -617,22 +678,34 @@ class _Answers:
             raise
         if answer is None:
             client._breaker.succeeded(self._host)
+        self._accepted = answer
         return answer
 
     def close(self) -> None:
+        if self._accepted is not None and self._reporter is not None:
+            self._reporter.left(self._accepted)
         if self._answers is not None:
             self._answers.close()
 
 
-async def _read_whole(sent: _Sent, answer: HTTPResponse, turn_key: str) -> Turn:
+async def _read_whole(sent: _Sent, answer: HTTPResponse, turn_key: str, reporter: Reporter | None) -> Turn:
     try:
         body = await answer.read()
+    except BaseException as error:  # also a caller who leaves
+        if reporter is not None:
+            reporter.failed(answer.status, error, time.monotonic() - answer.began)
+        raise
     finally:
         answer.close()
     try:
-        return sent.request.read_answer(body, turn_key, sent.target.provider)
+        turn = sent.request.read_answer(body, turn_key, sent.target.provider)
+        if reporter is not None:
+            reporter.ended(answer, turn.failure)
+        return turn
     except MidstreamError as error:
         failure = answer.secrets.scrub_error(error)
+        if reporter is not None:
+            reporter.ended(answer, failure.kind)
     del body  # it may echo the key, and the locals of a frame may be shown
     raise failure
 
@@ -647,17 +720,25 @@ async def _spanned(span: Inference, answer: Coroutine[Any, Any, Turn]) -> Turn:
     return turn
 
 
-def _telling(
-    span: Inference, sending: Callable[[Resolved, Request], None] | None
-) -> Callable[[Resolved, Request], None]:
-    """Also tell the span which model is asked."""
+def _telling(span: Inference, sending: Sending | None) -> Sending:
+    """Also tell the span which model is asked, and what became of each attempt."""
 
-    def told(target: Resolved, request: Request) -> None:
+    def told(target: Resolved, request: Request) -> Report:
         span.sending(target)
-        if sending is not None:
-            sending(target, request)
+        report = None if sending is None else sending(target, request)
+
+        def attempted(attempt: Attempt) -> None:
+            span.attempted(attempt.model, attempt.host, attempt.status, attempt.error, attempt.ms)
+            if report is not None:
+                report(attempt)
+
+        return attempted
 
     return told
+
+
+def _failure_of(event: Event) -> str:
+    return event.error.kind if isinstance(event, ErrorEvent) else ""
 
 
 def _settle(batch: list[Event], began: float, came: float) -> ErrorEvent | None:

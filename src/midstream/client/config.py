@@ -22,6 +22,11 @@
     media = ["image"]                     # what it reads; [] for text only
     tools = false                         # its host takes none: they go over plain text
 
+    [timeouts]                            # seconds; gateway.toml has its own, for all requests or an alias
+    first_byte = 30                       # then the next model of a chain is asked; 600 if nothing is said
+    idle = 60                             # without data in the middle of an answer; 180
+    total = 900                           # for one model; 3600
+
     [chat]                                # docs/terminal.md
     vi = true                             # vi keys at the prompt
     notify = "bell"                       # or "osc9": when an answer took long; "off" is the default
@@ -55,7 +60,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -151,6 +156,21 @@ class SandboxConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Paths that commands may read beside the system and the working folder."""
 
 
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class TimeoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long to wait for a host."""
+
+    first_byte: Seconds | None = None
+    """How many seconds to wait for the first byte of an answer, connecting included: 600 if nothing is said. A host that thinks
+    before it sends anything needs them."""
+    idle: Seconds | None = None
+    """How many seconds a begun answer may bring no data: 180."""
+    total: Seconds | None = None
+    """How many seconds one model has from the request to the last byte, retries included: 3600."""
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default_model: str = ""
     """The model where none is named: `provider/model` or an alias."""
@@ -160,6 +180,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Short names for models."""
     models: dict[str, ModelConfig] = {}
     """What is known of single models: windows, prices, media."""
+    timeouts: TimeoutConfig = TimeoutConfig()
+    """How long to wait for a host."""
     chat: ChatConfig = ChatConfig()
     """How `midstream chat` and `midstream ask` behave."""
     sandbox: SandboxConfig = SandboxConfig()
@@ -375,7 +397,7 @@ def _tables(values: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any], ty
         for name, table in tables.items() if isinstance(tables, dict) else ():
             if isinstance(table, dict):
                 yield f"[{group}.{_toml_key(name)}]", table, kind
-    for group, single in (("chat", ChatConfig), ("sandbox", SandboxConfig)):
+    for group, single in (("timeouts", TimeoutConfig), ("chat", ChatConfig), ("sandbox", SandboxConfig)):
         table = values.get(group)
         if isinstance(table, dict):
             yield f"[{group}]", table, single

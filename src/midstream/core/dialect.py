@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -474,6 +475,13 @@ class Options(Value, frozen=True):
     relay_to: str = ""
     """For a gateway: the wire of the client that this answer goes on to. The client judges it then: an answer that came whole is
     not an error because it has neither text nor a call, or because it ends with a word that clients of this wire know."""
+    first_byte: float | None = None
+    """How many seconds to wait for the first byte of an answer, connecting included; then the next model of a chain is asked.
+    None: as the client's `TransportOptions` say, like the next two."""
+    idle: float | None = None
+    """How many seconds a begun answer may bring no data."""
+    total: float | None = None
+    """How many seconds one model has from the request to the last byte, retries included."""
 
     def __post_init__(self) -> None:
         thinking: object = self.thinking
@@ -483,7 +491,16 @@ class Options(Value, frozen=True):
             force_setattr(self, "thinking", "on" if thinking else "off")
         if self.tool_format is not None:
             force_setattr(self, "tool_format", chosen_tool_format(self.tool_format))
+        if self.first_byte is not None or self.idle is not None or self.total is not None:
+            _check_seconds(self)
         _OPTIONS.check(self)
+
+
+def _check_seconds(options: Options) -> None:
+    for name in ("first_byte", "idle", "total"):
+        seconds = getattr(options, name)
+        if seconds is not None and not 0 < seconds < inf:
+            raise ConfigError(f"invalid {name} {seconds!r}; expected seconds, more than 0")
 
 
 _OPTIONS = _FieldChecks(

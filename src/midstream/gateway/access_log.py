@@ -12,12 +12,14 @@ import os
 import queue
 import stat
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from ..client.attempts import Attempt
 
 LogFormat: TypeAlias = Literal["json", "text", "none"]
 
@@ -56,6 +58,9 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     """Until the first piece of the answer."""
     duration_ms: float = 0.0
     attempts: int = 1
+    """Requests to hosts, and models that could not be asked."""
+    tried: Sequence[Attempt] = ()
+    """What became of each."""
     notes: int = 0
     received: int = 0
     """Bytes of the request's body."""
@@ -175,6 +180,7 @@ def _plain(record: RequestRecord) -> bytes:
     """A record with text that is not ASCII, some of which ends a line for some readers (U+0085, U+2028)."""
     fields = {name: _whole(value) for name, value in msgspec.structs.asdict(record).items() if value is not None}
     fields["time"] = record.time.isoformat().replace("+00:00", "Z")
+    fields["tried"] = msgspec.to_builtins(record.tried)
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
@@ -190,6 +196,9 @@ def _text(record: RequestRecord) -> bytes:
     error = f" error={_word(record.error)}" if record.error else ""
     if record.path:
         error += f" path={_word(record.path)}"
+    for each in record.tried if len(record.tried) > 1 or record.error else ():
+        cause = f" {_word(each.error)}" if each.error else ""
+        error += f" [{_word(each.model)} at {_word(each.host)}: {each.status or 'no status'}{cause} {each.ms:g} ms]"
     model = f"{_word(record.asked)} -> {_word(record.model)}" if record.asked != record.model else _word(record.model)
     line = (
         f"{record.time:%H:%M:%S} {record.status} {_word(record.wire)} {model} {record.duration_ms:g} ms{first}{tokens}{cost}"

@@ -104,7 +104,7 @@ class GatewayApp:
         self._hosts = (*config.page.hosts, *self.options.hosts)
         self.guard = Guard(hosts=self._hosts, identify=self._identify)
         self._catalog = catalog
-        self._transport = transport or TransportOptions(max_unused=_UNUSED)
+        self._transport = transport
         self._log: AccessLog | None = None
         # Closed in the reverse order of opening, so that what writes at its end (usage, spend) still has a database.
         self._stack = AsyncExitStack()
@@ -157,7 +157,7 @@ class GatewayApp:
             folder = options.record or config.server.record
             scrub = Scrub(patterns=config.server.record_scrub)
             recorder = Recorder(folder, scrub=scrub) if folder else None
-            transport = Transport(self._transport)
+            transport = Transport(self._transport or catalog.transport_options(TransportOptions(max_unused=_UNUSED)))
             client = Client(catalog, transport=transport, remember=False, telemetry=False, recorder=recorder)
             stack.push_async_callback(client.aclose)
             sealer = Sealer() if config.vault.seal else None
@@ -372,7 +372,8 @@ def record_of(exchange: Exchange) -> RequestRecord:
         cost=exchange.cost,
         ttft_ms=None if exchange.first is None else (exchange.first - exchange.began) * 1000,
         duration_ms=(now - exchange.began) * 1000,
-        attempts=exchange.answered,
+        attempts=len(exchange.tried),
+        tried=tuple(exchange.tried),
         notes=len(exchange.notes) + (len(request.notes) if request is not None else 0),
         received=received,
         sent=sent,

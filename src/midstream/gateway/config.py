@@ -64,6 +64,13 @@ class DefaultsConfig(msgspec.Struct, frozen=True):
     """Whether a client may bring its own key for a provider, in `x-midstream-provider-key`."""
     pass_fields: tuple[Name, ...] = ()
     """Fields of a client's body that go on to the model although it is not known to take them; `*` for all."""
+    first_byte: Seconds | None = None
+    """How long a host may take to the first byte of its answer, connecting included; then the next model of the alias is asked.
+    None: as `[timeouts]` in `config.toml` says, else 600."""
+    idle: Seconds | None = None
+    """How long a begun answer may bring no data. None: the same, else 180."""
+    total: Seconds | None = None
+    """How long one model may take from the request to the last byte, retries included. None: the same, else 3600."""
 
 
 class ModelsConfig(msgspec.Struct, frozen=True):
@@ -136,6 +143,9 @@ class Alias(msgspec.Struct, frozen=True):
     missing_reasoning: MissingReasoning | None = None
     pass_fields: tuple[Name, ...] | None = None
     display_name: str = ""
+    first_byte: Seconds | None = None
+    idle: Seconds | None = None
+    total: Seconds | None = None
 
     @property
     def is_pattern(self) -> bool:
@@ -153,6 +163,9 @@ class _AliasTable(msgspec.Struct, frozen=True):
     missing_reasoning: MissingReasoning | None = None
     pass_fields: tuple[Name, ...] | None = None
     display_name: str = ""
+    first_byte: Seconds | None = None
+    idle: Seconds | None = None
+    total: Seconds | None = None
 
 
 class GatewayConfig(msgspec.Struct, frozen=True):

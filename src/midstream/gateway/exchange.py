@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ..client.attempts import Attempt, Report
 from ..core.blocks import Conversation, Origin, Turn, Usage
 from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
 from ..core.events import Done, ErrorEvent, Start, TextDelta, ThinkingDelta, ToolCallDelta
@@ -52,8 +53,8 @@ class Exchange:
     """What is known of one request, and what its log line will say."""
 
     __slots__ = (
-        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_task", "_turn_key", "_writer", "answered", "asked", "began", "conversation",
-        "cost", "error", "first", "habits", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "turn", "wire",
+        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_task", "_turn_key", "_writer", "asked", "began", "conversation",
+        "cost", "error", "first", "habits", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "tried", "turn", "wire",
     )  # fmt: skip
 
     def __init__(self, gateway: Gateway, wire: str, scope: Message, send: Send, tenant: Tenant) -> None:
@@ -81,7 +82,7 @@ class Exchange:
         self.conversation: Conversation | None = None  # where contents are traced or shown
         self.target: Resolved | None = None
         self.request: Request | None = None
-        self.answered = 0  # models asked
+        self.tried: list[Attempt] = []  # the attempts that are over
         self.notes: list[Note] = []
         self.stream = False
         self.status = 0
@@ -164,7 +165,15 @@ class Exchange:
             has_marks=b'"cache_control"' in body,
         )
         self.notes += notes
-        options = replace(parsed.options, text_calls=route.text_calls, missing_reasoning=route.missing_reasoning)
+        first_byte, idle, total = route.waits
+        options = replace(
+            parsed.options,
+            text_calls=route.text_calls,
+            missing_reasoning=route.missing_reasoning,
+            first_byte=first_byte,
+            idle=idle,
+            total=total,
+        )
         return replace(parsed, options=options), route
 
     def _context(self, parsed: ParsedRequest, **fields: Any) -> AnswerContext:
@@ -179,9 +188,9 @@ class Exchange:
         )
         return context if self.habits is _PLAIN else replace(context, usage=True)
 
-    def _sent(self, target: Resolved, request: Request) -> None:
+    def _sent(self, target: Resolved, request: Request) -> Report:
         self.target, self.request = target, request
-        self.answered += 1
+        return self.tried.append
 
     async def _stream(self, parsed: ParsedRequest, route: Route, receive: Receive, array: bool) -> None:
         gateway = self._gateway
@@ -339,7 +348,7 @@ class Exchange:
     def _charge_for_leaving(self, parsed: ParsedRequest) -> None:
         """What a host says an answer cost comes with its end. Who leaves before it pays what was read and heard, by estimate: else
         whoever leaves early would pay nothing, ever."""
-        if self.cost is None and self.answered and self.target is not None:
+        if self.cost is None and self.request is not None and self.target is not None:
             if self.turn is not None:  # its end had come, without any word of what it cost
                 self._heard = len(self.turn.text) + len(self.turn.thinking)
                 self._heard += sum([len(call.arguments) for call in self.turn.tool_calls])
@@ -359,8 +368,10 @@ class Exchange:
             headers.append((b"x-midstream-model", header_value(self.target.name)))
         if summary := summarize_notes(self.all_notes()):
             headers.append((b"x-midstream-notes", summary.encode()))
-        if self.answered > 1:
-            headers.append((b"x-midstream-attempts", b"%d" % self.answered))
+        # With the one that is under way: a stream's head goes out before its answer is over.
+        attempts = len(self.tried) + (self.turn is None and not self.error)
+        if attempts > 1:
+            headers.append((b"x-midstream-attempts", b"%d" % attempts))
         return headers
 
     def _failed(self, event: ErrorEvent) -> None:

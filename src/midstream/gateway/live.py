@@ -50,8 +50,10 @@ class LiveTraffic:
         record.notes = exchange.all_notes()
         record.id, record.asked, record.status = exchange.id, exchange.asked, exchange.status
         record.stream, record.error = exchange.stream, exchange.error
-        if not record.kept:  # else the tap has counted: a model may be asked more than once
-            record.attempts = exchange.answered
+        # As the log has it: a model that could not be asked at all counts as well. While it goes on, the tap counts.
+        record.attempts = len(exchange.tried)
+        if record.kept:
+            record.earlier = [(each.model, each.status, each.error) for each in exchange.tried[:-1]]
         record.first, record.cost = exchange.first, exchange.cost
         if exchange.target is not None:
             record.model = exchange.target.name

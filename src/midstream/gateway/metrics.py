@@ -30,6 +30,9 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 _BOUNDS = tuple([str(bound) for bound in _SECONDS] + ["+Inf"])
 _WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini")
 _TOKENS = ("input", "output", "cache_read", "cache_write")
+_HOSTS = (
+    1_024  # outcomes at hosts that are told apart: models, hosts and errors are ours, this is only the end of a mistake
+)
 _KINDS = 64  # of errors: they are names of ours, this is only the end of a mistake
 
 
@@ -65,6 +68,8 @@ class _Totals(msgspec.Struct):
     errors: dict[str, int] = {}
     refused: dict[int, int] = {}
     attempts: int = 0
+    tried: dict[tuple[str, str, int, str], tuple[int, float]] = {}
+    """By model, host, status and error: how many attempts, and how many seconds they took."""
     notes: int = 0
     gauges: dict[str, float] = {}
 
@@ -77,8 +82,16 @@ class _Totals(msgspec.Struct):
             self.refused[status] = self.refused.get(status, 0) + count
         for name, value in other.gauges.items():
             self.gauges[name] = self.gauges.get(name, 0.0) + value
+        for where, (count, seconds) in other.tried.items():
+            self.try_at(where, count, seconds)
         self.attempts += other.attempts
         self.notes += other.notes
+
+    def try_at(self, where: tuple[str, str, int, str], count: int, seconds: float) -> None:
+        if where not in self.tried and len(self.tried) >= _HOSTS:
+            where = (OTHER, OTHER, 0, OTHER)
+        before = self.tried.get(where, (0, 0.0))
+        self.tried[where] = (before[0] + count, before[1] + seconds)
 
 
 class Metrics:
@@ -127,6 +140,9 @@ class Metrics:
             kind = record.error if record.error in errors or len(errors) < _KINDS else OTHER
             errors[kind] = errors.get(kind, 0) + 1
         totals.attempts += record.attempts
+        for each in record.tried:
+            model = each.model if each.model in self._models else OTHER
+            totals.try_at((model, each.host, each.status, each.error), 1, each.ms / 1000)
         totals.notes += record.notes
 
     def _bounded(self, record: RequestRecord) -> _Counts:
@@ -188,7 +204,12 @@ class Metrics:
 
     def collect(self) -> Iterator[Any]:
         """What prometheus_client asks for."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+            SummaryMetricFamily,
+        )
 
         every = self._all()
         requests = CounterMetricFamily("midstream_requests", "Requests answered.", labels=["wire", "model", "status"])
@@ -218,7 +239,17 @@ class Metrics:
         for status, count in every.refused.items():
             refused.add_metric([str(status)], count)
         yield from (requests, seconds, first, tokens, cost, errors, refused)
-        yield CounterMetricFamily("midstream_attempts", "Requests sent to models.", value=every.attempts)
+        yield CounterMetricFamily(
+            "midstream_attempts", "Requests to hosts, and models that could not be asked.", value=every.attempts
+        )
+        tried = SummaryMetricFamily(
+            "midstream_attempt_seconds",
+            "How long each request to a host took, and what came of it: error is empty for an answer.",
+            labels=["model", "host", "status", "error"],
+        )
+        for (model, host, status, error), (count, total) in every.tried.items():
+            tried.add_metric([model, host, str(status or ""), error], count, total)
+        yield tried
         yield CounterMetricFamily(
             "midstream_notes", "Changes made to conversations for their readers.", value=every.notes
         )

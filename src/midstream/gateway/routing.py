@@ -30,6 +30,7 @@ from .config import Alias, GatewayConfig, dotted, near
 from .tenants import Tenant
 
 LONGEST_NAME = 256
+_WAITS = ("first_byte", "idle", "total")
 _REMEMBERED = 4096
 """How many names are remembered; clients choose them, so there must be an end."""
 # Claude Code appends `[1m]` to a model's name to ask for the long window.
@@ -50,6 +51,8 @@ class Route(Value, frozen=True):
     sticky: bool = True
     fields: tuple[str, ...] = ()
     """Fields of a client's body that go on to the model although it is not known to take them (`*` for all)."""
+    waits: tuple[float | None, ...] = (None, None, None)
+    """The `first_byte`, `idle` and `total` of each model's answer, where they are set here."""
 
 
 class ListedModel(Value, frozen=True):
@@ -196,6 +199,7 @@ class _Table:
             (alias and alias.missing_reasoning) or defaults.missing_reasoning,
             alias is None or alias.sticky,
             defaults.pass_fields if alias is None or alias.pass_fields is None else alias.pass_fields,
+            tuple([(alias and getattr(alias, name)) or getattr(defaults, name) for name in _WAITS]),
         )
 
     def _find(self, asked: str) -> _Place | None:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ..core.dialect import Options
 from ..core.errors import BadRequest, MidstreamError, NotFound
 from ..wires.answer import AnswerContext, make_writer
 from ..wires.carry import FORBIDDEN
@@ -288,7 +289,9 @@ async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Re
             stream=False,
             model=target.model,
         )
-        async with await gateway.client.send(target, sent) as answer:
+        first_byte, idle, total = route.waits
+        waits = Options(first_byte=first_byte, idle=idle, total=total)
+        async with await gateway.client.send(target, sent, options=waits) as answer:
             read = await answer.read()
     finally:
         admission.release()

@@ -51,6 +51,9 @@ class Tracing:
             start_time=ended - int(record.duration_ms * 1e6),
             attributes=attributes,
         )
+        for each in record.tried:
+            attributes_of_it = names.attempt_attributes(each.model, each.host, each.status, each.error, each.ms)
+            span.add_event(names.ATTEMPT, attributes_of_it, int(each.at * 1e9))
         if record.error:
             span.set_status(Status(StatusCode.ERROR, record.error))
         span.end(ended)

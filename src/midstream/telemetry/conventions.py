@@ -57,6 +57,9 @@ HTTP_STATUS = "http.response.status_code"
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
 
+ATTEMPT = "midstream.attempt"
+"""Our event for each request that was sent for an answer, and what became of it; the conventions have none."""
+
 OPERATION_DURATION = "gen_ai.client.operation.duration"
 TIME_TO_FIRST_CHUNK = "gen_ai.client.operation.time_to_first_chunk"
 TOKEN_USAGE = "gen_ai.client.token.usage"
@@ -109,3 +112,13 @@ def option_attributes(options: Options) -> dict[str, object]:
 def wants_contents(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether the environment asks for what was said, on spans."""
     return environ.get(CAPTURE_CONTENTS, "").strip().lower() in ("true", "1", "span", "span_only", "span_and_event")
+
+
+def attempt_attributes(model: str, host: str, status: int, error: str, ms: float) -> dict[str, str | int | float]:
+    """The attributes of the event of one attempt."""
+    found: dict[str, str | int | float] = {"midstream.model": model, SERVER_ADDRESS: host, "midstream.duration_ms": ms}
+    if status:
+        found[HTTP_STATUS] = status
+    if error:
+        found[ERROR_TYPE] = error
+    return found

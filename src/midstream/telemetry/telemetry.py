@@ -228,6 +228,10 @@ class Inference:
             self._set(found)
             self._span.update_name(f"{names.CHAT} {target.model}")
 
+    def attempted(self, model: str, host: str, status: int, error: str, ms: float) -> None:
+        """A request to a host is over; there may be several before an answer."""
+        self._span.add_event(names.ATTEMPT, names.attempt_attributes(model, host, status, error, ms))
+
     def batch(self, events: Sequence[Event]) -> None:
         """Events as they arrive. The last batch ends the span."""
         # Start only says that the host has accepted the request (docs/lifecycle.md): the wait for words is not over.

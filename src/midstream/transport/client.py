@@ -66,18 +66,30 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
     return provider_error(status, body, headers=headers)
 
 
+FailedAttempt: TypeAlias = Callable[[int, BaseException, float], None]
+"""Called with each attempt that failed or was left: the status that came (0 for none), the error, and how many seconds it took."""
+
+
 class _Failure(Value, frozen=True):
     """An attempt's error, with the headers that say whether to try again."""
 
     error: MidstreamError
     headers: Mapping[str, str]
+    status: int = 0
 
 
-class _Moments(Value, frozen=True):
-    """When a call began and must end: by the clock that tests may replace, and by the event loop's."""
+class _Call(Value, frozen=True):
+    """One request with all of its attempts. When it began and must end: by the clock that tests may replace, and by the event
+    loop's."""
 
     began: float
     ends: float
+    options: TransportOptions
+    failed: FailedAttempt | None = None
+
+    def fail(self, status: int, error: BaseException, began: float) -> None:
+        if self.failed is not None:
+            self.failed(status, error, time.monotonic() - began)
 
 
 class Transport:
@@ -113,50 +125,58 @@ class Transport:
         request: OutgoingRequest,
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
+        *,
+        options: TransportOptions | None = None,
+        failed: FailedAttempt | None = None,
     ) -> HTTPResponse:
-        """Send the request, again if need be, and wait for the first byte of a good answer."""
+        """Send the request, again if need be, and wait for the first byte of a good answer. `options` are for this request alone."""
         auth_headers = hidden = hidden_headers(auth_headers)  # rebound too: the locals of a frame may be shown
         target = self._targets.prepare(request, base_url, hidden, plain=self._listened)
         pool = self._ready()
-        # Two clocks. Budgets of waits are counted by the clock that was handed in, so that tests need not
-        # wait; timeouts of asyncio know only the loop's time.
-        moments = _Moments(self._clock(), pool.loop.time() + self.options.total)
+        call = self._call(pool, options, failed)
         attempts: list[MidstreamError] = []
         while True:
-            start = pool.loop.time()
+            start, began = pool.loop.time(), time.monotonic()
             # One limit over sending, headers and first byte: a host that thinks for minutes sends its
             # headers late or its first byte late, and the user set one limit for both.
-            limit = min(self.options.first_byte, moments.ends - start)
-            outcome = await self._ask(pool, target, moments, start + limit, limit, attempts)
+            limit = min(call.options.first_byte, call.ends - start)
+            outcome = await self._ask(pool, target, call, start + limit, limit, attempts)
             if isinstance(outcome, HTTPResponse):
-                failure = await self._begun(outcome, target)
+                failure = await self._begun(outcome, target, call)
                 if failure is None:
                     return outcome
                 outcome = failure
-            await self._before_the_next(outcome, attempts, moments)
+            await self._before_the_next(outcome, attempts, call, began)
 
     def answers(
         self,
         request: OutgoingRequest,
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
+        *,
+        options: TransportOptions | None = None,
+        failed: FailedAttempt | None = None,
     ) -> Answers:
-        """Send the request, again if need be: each answer whose status and headers are good, as soon as they have come."""
+        """Send the request, again if need be: each answer whose status and headers are good, as soon as they have come.
+        `options` are for this request alone."""
         auth_headers = hidden = hidden_headers(auth_headers)
         target = self._targets.prepare(request, base_url, hidden, plain=self._listened)
         pool = self._ready()
-        return Answers(self, pool, target, _Moments(self._clock(), pool.loop.time() + self.options.total))
+        return Answers(self, pool, target, self._call(pool, options, failed))
 
-    async def pause(self, attempt: int, spent: float, asked: float | None = None) -> bool:
+    async def pause(
+        self, attempt: int, spent: float, asked: float | None = None, *, options: TransportOptions | None = None
+    ) -> bool:
         """Wait before an answer that broke off at once is asked for again, as the policy says; False if it is not to be.
 
         `attempt` counts from 0, `spent` is how long ago the first one began, `asked` the wait that the peer asks for.
         """
+        options = options or self.options
         # The wait was told inside the stream (an error event), not in a header; put where `retry_delay`
         # looks, so one rule judges both.
         headers = {} if asked is None else {"retry-after": str(asked)}
-        delay = retry_delay(attempt, headers, self._now(), self._rng, self.options.retry)
-        if delay is None or spent + delay > min(self.options.retry.budget, self.options.total):
+        delay = retry_delay(attempt, headers, self._now(), self._rng, options.retry)
+        if delay is None or spent + delay > min(options.retry.budget, options.total):
             return False
         await self._wait(delay)
         return True
@@ -194,24 +214,33 @@ class Transport:
             raise LocalError("the transport belongs to another event loop; create one Transport per loop")
         return self._pool
 
-    def _delay(self, attempt: int, headers: Mapping[str, str], moments: _Moments) -> float | None:
+    def _call(self, pool: ConnectionPool, options: TransportOptions | None, failed: FailedAttempt | None) -> _Call:
+        options = options or self.options
+        # Two clocks. Budgets of waits are counted by the clock that was handed in, so that tests need not
+        # wait; timeouts of asyncio know only the loop's time.
+        return _Call(self._clock(), pool.loop.time() + options.total, options, failed)
+
+    def _delay(self, attempt: int, headers: Mapping[str, str], call: _Call) -> float | None:
         """The wait before the next attempt; None when the retries, the budget or the time are used up."""
-        policy = self.options.retry
+        policy = call.options.retry
         delay = retry_delay(attempt, headers, self._now(), self._rng, policy)
         # Better to raise now than to sleep first and then find that the time is up.
-        if delay is None or self._clock() + delay > moments.began + min(policy.budget, self.options.total):
+        if delay is None or self._clock() + delay > call.began + min(policy.budget, call.options.total):
             return None
         return delay
 
-    async def _before_the_next(self, failure: _Failure, attempts: list[MidstreamError], moments: _Moments) -> None:
+    async def _before_the_next(
+        self, failure: _Failure, attempts: list[MidstreamError], call: _Call, began: float
+    ) -> None:
         """Wait until the next attempt may begin; where there is to be none, raise what the attempts came to."""
+        call.fail(failure.status, failure.error, began)
         attempts.append(failure.error)
         hopeful = worth_retrying(failure.error, failure.headers)
         headers, asked = failure.headers, getattr(failure.error, "retry_after", None)
         # Some hosts name the wait in the body alone; put where `retry_delay` looks.
         if asked is not None:
             headers = {"retry-after": str(asked)}
-        delay = self._delay(len(attempts) - 1, headers, moments) if hopeful else None
+        delay = self._delay(len(attempts) - 1, headers, call) if hopeful else None
         if delay is None:
             raise _verdict(attempts, hopeful)
         await self._wait(delay)
@@ -220,7 +249,7 @@ class Transport:
         self,
         pool: ConnectionPool,
         target: Target,
-        moments: _Moments,
+        call: _Call,
         due: float,
         limit: float,
         attempts: Sequence[MidstreamError],
@@ -228,32 +257,39 @@ class Transport:
         """Send, follow what may be followed, and wait for a status and headers."""
         listened = self.tap is not None or everywhere.tap is not None or everywhere.source is not None
         sender = TappedSender(pool, self.tap) if listened else pool
+        began = time.monotonic()
         try:
             response: RawResponse = await sender.send(target, due, limit)
-            if response.status in _KEEPING_METHOD and self.options.max_redirects:
+            if response.status in _KEEPING_METHOD and call.options.max_redirects:
                 # The target moves by a redirect within its origin;
                 # messages name where the answer truly came from.
                 response, target = await self._follow(sender, response, target, due, limit)
+            answer = HTTPResponse(response, call.options, call.ends, tuple(attempts), target.secrets, began)
+            if 200 <= answer.status < 300:
+                return answer
+            body = await self._error_body(answer)
         except MidstreamError as error:
             return _Failure(error, {})
-        answer = HTTPResponse(response, self.options, moments.ends, tuple(attempts), target.secrets)
-        if not 200 <= answer.status < 300:
-            body = await self._error_body(answer)
-            return _Failure(self._refusal(answer, target, body), target.secrets.scrub_headers(answer.headers))
-        return answer
+        except BaseException as error:  # the caller left
+            call.fail(0, error, began)
+            raise
+        headers = target.secrets.scrub_headers(answer.headers)
+        return _Failure(self._refusal(answer, target, body), headers, answer.status)
 
-    async def _begun(self, answer: HTTPResponse, target: Target) -> _Failure | None:
+    async def _begun(self, answer: HTTPResponse, target: Target, call: _Call) -> _Failure | None:
         """Wait for the first byte."""
         try:
             await answer.begin()
         # Nothing of the body was seen, so this is a connection that failed and is worth another attempt; a
         # cut later is not, because text may already have been shown and would be paid for twice.
         except TruncatedStream:
-            return _Failure(
-                ConnectFailed(f"{target.where} closed the connection before the first byte of its answer"), {}
-            )
+            why = f"{target.where} closed the connection before the first byte of its answer"
+            return _Failure(ConnectFailed(why), {}, answer.status)
         except MidstreamError as error:
-            return _Failure(error, {})
+            return _Failure(error, {}, answer.status)
+        except BaseException as error:
+            call.fail(answer.status, error, answer.began)
+            raise
         return None
 
     async def _follow(
@@ -310,13 +346,13 @@ class Answers:
 
     # Not an async generator: the loop keeps a list of those, and closing one
     # is another coroutine, which together cost as much as sending the request.
-    __slots__ = ("_answer", "_attempts", "_due", "_moments", "_pool", "_target", "_told", "_transport")
+    __slots__ = ("_answer", "_attempts", "_call", "_due", "_pool", "_target", "_told", "_transport")
 
-    def __init__(self, transport: Transport, pool: ConnectionPool, target: Target, moments: _Moments) -> None:
+    def __init__(self, transport: Transport, pool: ConnectionPool, target: Target, call: _Call) -> None:
         self._transport = transport
         self._pool = pool
         self._target = target
-        self._moments = moments
+        self._call = call
         self._attempts: list[MidstreamError] = []
         self._answer: HTTPResponse | None = None
         self._due = self._told = 0.0
@@ -324,28 +360,28 @@ class Answers:
     async def next(self) -> HTTPResponse | None:
         """The next answer that was accepted, after waiting for the first byte of the one before: None says that this byte has
         come, and that the answer before is to be read. If it does not come, the request is sent again where that may help."""
-        transport, time = self._transport, self._pool.loop.time
+        transport, loop_time, call = self._transport, self._pool.loop.time, self._call
         answer, self._answer = self._answer, None
         if answer is not None:
             # What the caller took is given back to the host.
-            answer.first_byte_by(self._due + time() - self._told)
-            failure = await transport._begun(answer, self._target)
+            answer.first_byte_by(self._due + loop_time() - self._told)
+            failure = await transport._begun(answer, self._target, call)
             if failure is None:
                 return None
-            await transport._before_the_next(failure, self._attempts, self._moments)
+            await transport._before_the_next(failure, self._attempts, call, answer.began)
         while True:
-            start = time()
-            limit = min(transport.options.first_byte, self._moments.ends - start)
+            start, began = loop_time(), time.monotonic()
+            limit = min(call.options.first_byte, call.ends - start)
             self._due = start + limit
-            outcome = await transport._ask(self._pool, self._target, self._moments, self._due, limit, self._attempts)
+            outcome = await transport._ask(self._pool, self._target, call, self._due, limit, self._attempts)
             if isinstance(outcome, HTTPResponse):
                 # The caller may look at the answer for as long as it likes;
                 # that time is not the host's, and the limit moves by it.
-                self._told = time()
+                self._told = loop_time()
                 outcome.first_byte_by(inf)
                 self._answer = outcome
                 return outcome
-            await transport._before_the_next(outcome, self._attempts, self._moments)
+            await transport._before_the_next(outcome, self._attempts, call, began)
 
     def close(self) -> None:
         # Nobody else has this answer, and its connection would stay open.

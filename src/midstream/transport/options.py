@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ..core.blocks import Value
 
 
@@ -50,3 +52,11 @@ class TransportOptions(Value, frozen=True):
     """How many unused connections wait at once; the one unused for longest is closed first."""
     linger: float = 1.0
     """After a terminal event: how long the end of the body may take before the connection is given up, not reused."""
+
+    def with_waits(
+        self, first_byte: float | None = None, idle: float | None = None, total: float | None = None
+    ) -> TransportOptions:
+        """The same options with those of these waits that are given."""
+        given = {"first_byte": first_byte, "idle": idle, "total": total}
+        given = {name: seconds for name, seconds in given.items() if seconds is not None}
+        return replace(self, **given) if given else self

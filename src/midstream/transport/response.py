@@ -60,6 +60,7 @@ class HTTPResponse:
         deadline: float,
         attempts: tuple[MidstreamError, ...] = (),
         secrets: Secrets | None = None,
+        began: float = 0.0,
     ) -> None:
         self._over = False
         self._inner = raw
@@ -69,6 +70,8 @@ class HTTPResponse:
         self.headers = raw.headers
         self.attempts = attempts
         """The errors of the attempts before this one."""
+        self.began = began
+        """When its own attempt began, by `time.monotonic`."""
         self.options = options
         self.secrets = secrets or Secrets()
         """What no error read out of this response may quote."""

@@ -71,7 +71,7 @@ class LocalPage:
             sim = await self._stack.enter_async_context(Sim(delay=self._pace))
             catalog = Catalog(load_config(), environ=dict(os.environ), providers=[sim_provider(sim.url)])
             traffic = Traffic()
-            transport = Transport(tap=TrafficTap(traffic))
+            transport = Transport(catalog.transport_options(), tap=TrafficTap(traffic))
             client = await self._stack.enter_async_context(Client(catalog, transport=transport))
             archive = Archive(*stores, catalog=catalog)
             talk = Talk(archive, client, traffic=traffic, folder=self._folder)

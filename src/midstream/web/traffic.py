@@ -149,8 +149,9 @@ class Exchange:
     output = 0
     notes: Sequence[Note] = ()
     request: Request | None = None
-    earlier: Sequence[tuple[str, int]] = ()
-    """The attempts before the one that is shown: who was asked, and with which status it answered, 0 for none."""
+    earlier: Sequence[tuple[str, int, str]] = ()
+    """The attempts before the one that is shown: who was asked, with which status it answered, 0 for none, and the kind of error,
+    where it is known."""
     upstream_url = ""
     upstream_secrets: Mapping[str, Secret] = MappingProxyType({})
     """The headers that went to the model's host."""
@@ -245,7 +246,7 @@ class Exchange:
                 "cut": upstream.cut,
                 "timeline": upstream.timeline(self.began),
             },
-            "earlier": [{"model": model, "status": status} for model, status in self.earlier],
+            "earlier": [{"model": model, "status": status, "error": error} for model, status, error in self.earlier],
             "notes": [msgspec.to_builtins(note) for note in self.notes],
             "conversation": None if self.conversation is None else msgspec.to_builtins(self.conversation),
             "turn": None if self.turn is None else msgspec.to_builtins(self.turn),
@@ -415,7 +416,7 @@ class TrafficTap:
             return None
         if exchange.upstream is not None:  # another attempt: what is shown is the last
             asked = exchange.request.model if exchange.request is not None else ""
-            exchange.earlier = (*exchange.earlier, (asked, exchange.upstream_status))
+            exchange.earlier = (*exchange.earlier, (asked, exchange.upstream_status, ""))
         request = target.request
         if isinstance(request, Request):
             exchange.request = request

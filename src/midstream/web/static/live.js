@@ -143,7 +143,7 @@ function exchange(found, tab) {
   return [
     h("h2", visible(found.model || found.asked || found.path)), unkept,
     h("p.facts", h(`span.chip.${found.status >= 400 || found.error ? "bad" : "good"}`, `${found.status || "\u2026"} ${found.error}`), h("span", `${count(found.input)} \u2192 ${count(found.output)} tokens`), h("span", money(found.cost)), found.ttft === null ? null : h("span", `first ${span(found.ttft)}`), h("span", span(found.ms)), found.attempts > 1 ? h("span.chip.caution", `${found.attempts} attempts`) : null, h("span.quiet", found.id)),
-    found.earlier.length ? h("p.quiet", `Before this answer: ${found.earlier.map(({ model, status }) => `${visible(model)} ${status || "gave none"}`).join(", ")}`) : null,
+    found.earlier.length ? h("p.quiet", `Before this answer: ${found.earlier.map(({ model, status, error }) => `${visible(model)} ${status || "no status"}${error ? ` (${error})` : ""}`).join(", ")}`) : null,
     timeline(found),
     curl(found) ? h("div.tools", copyButton(() => curl(found), "Copy as curl")) : null,
     h("div.tabs", { role: "tablist" }, buttons), panel];

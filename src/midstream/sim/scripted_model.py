@@ -1,7 +1,8 @@
 """A small scripted model: it thinks, calls the tools a prompt asks for, then answers from their results. No randomness.
 
 It reads the last human message as steps: `then`, full stops and new lines divide rounds, `and` and commas divide the calls of
-a round. A part that shares words with a declared tool calls that tool; the arguments come from the words and the schema.
+a round. A part that names a tool, asks for what a tool is for (intent.py) or shares words with its name calls that tool; the
+arguments come from the words and the schema.
 `Call NAME with PARAMETER 'value' and PARAMETER 3` says them exactly. When all rounds are done, the answer quotes every result.
 A prompt that asks for no tool is answered with text.
 """
@@ -19,6 +20,7 @@ from ..core.schema_check import faults
 from ..core.tools import INPUT, ToolSpec
 from ..wires.encode_context import INSTRUCTION_TAG
 from ..wires.request import ParsedRequest, RequestedAnswer
+from . import intent
 from .answer import Answer, Call, tokens
 from .schema_instance import instance
 
@@ -36,6 +38,7 @@ _RESULT = re.compile(r"## Return of functions\.(.+?):(\d+)\n(.*)", re.S)
 _TYPESCRIPT_TOOL = re.compile(r"^type (\S+) = \(_: \{(.*?)\}\) => any;", re.S | re.M)
 _TYPESCRIPT_FIELD = re.compile(r"^\s*(\w+)(\?)?: ", re.M)
 _INSTRUCTION = re.compile(f"<({INSTRUCTION_TAG}|system-reminder)>.*?</\\1>", re.S)
+_SEARCHED = re.compile(r"\b(?:search|grep|look|find)\s+(?:for\s+)?(?:the\s+words?\s+)?(\S+?)[.,!?]?(?:\s|\Z)", re.I)
 _SHOWN = 300
 # What people type in a demonstration, as the words in the names of common tools. No cleverness is meant: the same
 # prompt must always give the same calls.
@@ -90,8 +93,8 @@ def _count_tool(tool: ToolSpec) -> int:
 def plan(asked: str, tools: Sequence[ToolSpec]) -> list[list[tuple[ToolSpec, str]]]:
     """The rounds of calls: each a tool and the words that asked for it."""
     rounds: list[list[tuple[ToolSpec, str]]] = []
-    for clause in _ROUNDS.split(asked):
-        parts = (_EXACT_PARTS if _EXACT.search(clause) else _PARTS).split(clause)
+    for clause in intent.split(_ROUNDS, asked):
+        parts = intent.split(_EXACT_PARTS if _EXACT.search(clause) else _PARTS, clause)
         calls = [(tool, part) for part in parts if (tool := _asked_for(part, tools)) is not None]
         if calls:
             rounds.append(calls)
@@ -112,20 +115,27 @@ def _asked_for(part: str, tools: Sequence[ToolSpec]) -> ToolSpec | None:
     exact = _EXACT.search(part)
     if exact is not None and (called := next((tool for tool in tools if tool.name == exact[1]), None)) is not None:
         return called
+    if (named := intent.named_tool(part, tools)) is not None:
+        return named
     said = _meanings(part)
+    scored = [(tool, _words(tool.name), len(said & _meanings(tool.name))) for tool in tools]
+    wanted = intent.intent_of(part)
+    if wanted is not None and (preferred := intent.preferred_tool(wanted, scored)) is not None:
+        return preferred
     best, most = None, 0
-    for tool in tools:
-        name = _meanings(tool.name.replace("_", " ").replace("-", " "))
-        shared = len(said & name)
+    for tool, name, shared in scored:
         # At least half of the name's words: "read" alone must not call `read_mail_attachment`.
         if shared and shared * 2 >= len(name) and shared > most:
             best, most = tool, shared
     return best
 
 
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower()))
+
+
 def _meanings(text: str) -> set[str]:
-    words = _WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", text).lower())
-    return {_SYNONYMS.get(word, word) for word in words}
+    return {_SYNONYMS.get(word, word) for word in _words(text)}
 
 
 def arguments_for(tool: ToolSpec, part: str, results: Sequence[ToolResponse] = ()) -> dict[str, Any]:
@@ -184,16 +194,21 @@ def _value(name: str, schema: Any, part: str, results: Sequence[ToolResponse]) -
         return True
     if kind in ("array", "object"):
         return instance(shape, part.strip(" ."))
+    if "command" in name or name in ("cmd", "script"):
+        return intent.command_for(part)
+    if name == "pattern" and intent.intent_of(part) == "list":
+        return intent.quoted_in(part) or intent.pattern_for(part)
     if "path" in name or "file" in name:
-        named = _FILE.search(part)
+        named = intent.path_in(part) or intent.place_in(part)
         if named:
-            return named[0]
+            return named
         # "List the files, then read one": the name comes from the results of the round before.
         found = next((hit[0] for response in reversed(results) if (hit := _FILE.search(response.text))), None)
         return found if found and "read" in part.lower() else "."
-    quoted = re.search(r"[\"'`]([^\"'`]+)[\"'`]", part)
-    if quoted:
-        return quoted[1]
+    if quoted := intent.quoted_in(part):
+        return quoted
+    if name == "pattern" and (searched := _SEARCHED.search(part)) is not None:
+        return searched[1]
     # A name such as "Paris"; not the first letter, since a sentence begins with a capital too.
     proper = re.findall(r"\b[A-Z][a-z]+\b", part.strip()[1:])
     return proper[-1] if proper else part.strip(" .")

@@ -6,7 +6,8 @@ import gc
 
 import pytest
 
-from midstream.agent.run import RunResult
+from midstream.agent.loop import Agent
+from midstream.agent.run import RunLimits, RunResult
 from midstream.agent.sync import SyncAgent
 from midstream.client.client import Client
 from midstream.client.sync import SyncSession
@@ -51,3 +52,13 @@ def test_a_run_that_is_never_read_warns() -> None:
         agent.run("hi")
         gc.collect()
     assert session.conversation.turns == ()
+
+
+def test_it_has_every_public_name_of_an_agent() -> None:
+    with SyncSession("moonshot/kimi-k2.5") as session:
+        sync = SyncAgent(session, [])
+        names = {name for name in {*dir(Agent), *vars(sync.agent)} if not name.startswith("_")}
+        assert names <= {name for name in {*dir(SyncAgent), *vars(sync)} if not name.startswith("_")}
+        assert sync.toolbox is sync.agent.toolbox and sync.session is session
+        sync.limits = RunLimits(rounds=3)
+        assert sync.agent.limits == sync.limits == RunLimits(rounds=3)

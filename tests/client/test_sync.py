@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 
 from midstream.client.client import Client
+from midstream.client.compaction import Compaction
+from midstream.client.session import Session
 from midstream.client.sync import Background, SyncSession, complete_sync, stream_sync
-from midstream.core.blocks import human
+from midstream.core.blocks import Conversation, human
+from midstream.core.dialect import Options
 from midstream.core.errors import LocalError, Overloaded
-from midstream.core.events import TextDelta
+from midstream.core.events import CompactionFinished, TextDelta
 from midstream.core.lifecycle import check
+from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer
 from midstream.store import MemoryStore
 from tests.client import scripted
@@ -235,3 +239,51 @@ def test_a_reply_that_is_never_read_warns() -> None:
         session.send("hi")
         gc.collect()
     assert session.conversation.turns == ()
+
+
+def public(kind: type, made: object) -> set[str]:
+    return {name for name in {*dir(kind), *vars(made)} if not name.startswith("_")}
+
+
+def test_it_has_every_public_name_of_a_session() -> None:
+    """And each that needs no waiting does the same."""
+    with SyncSession("moonshot/kimi-k2.5", tools=[ToolSpec("look")], conversation=Conversation((human("Hi"),))) as sync:
+        own = sync.session
+        assert public(Session, own) <= public(SyncSession, sync)
+        for name in (
+            "model",
+            "models",
+            "client",
+            "target",
+            "conversation",
+            "tools",
+            "options",
+            "compaction",
+            "tool_format",
+        ):
+            assert getattr(sync, name) == getattr(own, name), name
+        assert sync.set_tool_format("qwen-text") == "qwen-text" == sync.tool_format_choice.name
+        assert sync.request() == own.request() and b"<tools>" in sync.request().body
+        assert sync.context("more") == own.context("more") and sync.context().tokens
+        sync.set_missing_reasoning("fail")
+        assert own.options.missing_reasoning == "fail"
+        sync.options, sync.tools, sync.compaction = Options(thinking="off"), [], Compaction()  # type: ignore[assignment]
+        assert (own.options.thinking, own.tools, own.compaction) == ("off", (), Compaction())
+        sync.conversation = Conversation((human("Other"),))
+        assert own.conversation.turns[0].text == "Other" and sync.carry_costs(own.conversation) == own.conversation
+
+
+def test_batches_and_compaction_are_iterated_without_async() -> None:
+    with (
+        served(Answer("one two"), Answer("In short.")) as catalog,
+        SyncSession("a/m", client=Client(catalog)) as session,
+    ):
+        events = [event for batch in session.batches("hi") for event in batch]
+        check(events)
+        assert session.conversation.turns[-1].text == "one two"
+        assert list(session.make_room()) == []
+        last = list(session.compacting())[-1]
+        assert isinstance(last, CompactionFinished) and last.error is not None  # there is nothing to summarise
+        session.aclose()
+    with pytest.raises(LocalError, match="closed"):
+        list(session.batches("hi"))

@@ -16,7 +16,8 @@ from .toolbox import Toolbox
 
 
 class SyncAgent:
-    """An Agent without async: `run` gives a SyncRun. Closing the session (or `with session`) ends its thread."""
+    """An Agent without async: `run` gives a SyncRun. Every public name of `Agent` is here too. Closing the session (or
+    `with session`) ends its thread."""
 
     def __init__(
         self,
@@ -26,6 +27,20 @@ class SyncAgent:
     ) -> None:
         self.session = session
         self.agent = Agent(session.session, tools, limits)
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools, and who may run what."""
+        return self.agent.toolbox
+
+    @property
+    def limits(self) -> RunLimits:
+        """How far a run may go."""
+        return self.agent.limits
+
+    @limits.setter
+    def limits(self, limits: RunLimits) -> None:
+        self.agent.limits = limits
 
     def run(self, *content: str | Text | Media, schema: Any = None) -> SyncRun:
         """Send a message and work until the model has answered: iterate the run for events, or call its `result()`. A

@@ -15,17 +15,21 @@ from contextlib import closing, suppress
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..core.blocks import Conversation, Media, Text, Turn
-from ..core.dialect import Options
-from ..core.errors import LocalError
-from ..core.events import ErrorInfo, Event, TextDelta
+from ..core.dialect import MissingReasoning, Options
+from ..core.errors import ContextTooLong, LocalError
+from ..core.events import CompactionEvent, ErrorInfo, Event, TextDelta
 from ..core.handoff import SwitchReport
+from ..core.ids import ToolFormat
 from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec
+from ..dialects.registry import Resolved
 from ..store.protocol import Store
+from ..wires.request import Request
+from ..wires.tool_format import ToolFormatChoice
 from .answer_type import AnswerType, Parsed
 from .catalog import Catalog
 from .client import Client, complete, stream_once
-from .compaction import Compaction
+from .compaction import Compaction, ContextUse
 from .reply import ReplyState, warn_unused
 from .session import Session, TurnCost
 
@@ -210,8 +214,9 @@ class SessionOptions(TypedDict, total=False):
 class SyncSession:
     """A Session without async: `send` gives a SyncReply. Close it, or use `with`.
 
-    It takes the arguments of `Session`, and closes the client it was given: a client belongs to one event loop. What needs
-    no waiting and has no method here is on `session`.
+    It takes the arguments of `Session`, and closes the client it was given: a client belongs to one event loop. Every public
+    name of `Session` is here too; what is awaited there is waited for, and what is iterated there with `async for` is iterated
+    with `for`.
     """
 
     _background: Background | None = None
@@ -227,9 +232,54 @@ class SyncSession:
         return self.session.model
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The current model and those to fall back on."""
+        return self.session.models
+
+    @property
+    def client(self) -> Client:
+        return self.session.client
+
+    @property
+    def target(self) -> Resolved:
+        """The current model with its dialect and endpoint."""
+        return self.session.target
+
+    @property
     def conversation(self) -> Conversation:
         """All that was said so far."""
         return self.session.conversation
+
+    @conversation.setter
+    def conversation(self, conversation: Conversation) -> None:
+        self.session.conversation = conversation
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that are declared to the model."""
+        return self.session.tools
+
+    @tools.setter
+    def tools(self, tools: Sequence[ToolSpec]) -> None:
+        self.session.tools = tuple(tools)
+
+    @property
+    def options(self) -> Options:
+        """The options of each request."""
+        return self.session.options
+
+    @options.setter
+    def options(self, options: Options) -> None:
+        self.session.options = options
+
+    @property
+    def compaction(self) -> Compaction | None:
+        """When earlier turns are summarised; None for never."""
+        return self.session.compaction
+
+    @compaction.setter
+    def compaction(self, compaction: Compaction | None) -> None:
+        self.session.compaction = compaction
 
     @property
     def background(self) -> Background:
@@ -268,6 +318,12 @@ class SyncSession:
         answer: AnswerType[Any] = AnswerType.of(schema)
         return SyncParsedReply(self._sent(content, answer), answer)
 
+    def batches(
+        self, *content: str | Text | Media, schema: AnswerType[Any] | None = None, make_room: bool = True
+    ) -> Generator[list[Event], None, None]:
+        """The events of `send` in the batches in which they arrived: see `Session.batches`."""
+        yield from self.background.iterate(self.session.batches(*content, schema=schema, make_room=make_room))
+
     def add(self, turn: Turn) -> None:
         """Add a turn: to the store first, if there is one, then here."""
         self.background.run(self.session.add(turn))
@@ -283,6 +339,42 @@ class SyncSession:
     def preview(self, model: str | None = None) -> SwitchReport:
         """What `model` (or the current one) would see if asked now."""
         return self.session.preview(model)
+
+    def request(self, model: str | None = None) -> Request:
+        """The exact request the next model would get, without secrets."""
+        return self.session.request(model)
+
+    def context(self, *content: str | Text | Media) -> ContextUse:
+        """How much of the current model's window the conversation takes, with this content."""
+        return self.session.context(*content)
+
+    @property
+    def tool_format(self) -> tuple[ToolFormat, bool]:
+        """The tool format in use, and whether it was chosen automatically."""
+        return self.session.tool_format
+
+    @property
+    def tool_format_choice(self) -> ToolFormatChoice:
+        """The tool format in use, and why."""
+        return self.session.tool_format_choice
+
+    def set_tool_format(self, name: str | None) -> ToolFormat:
+        """Choose a tool format by hand; `auto` or None chooses the model's own: see `Session.set_tool_format`."""
+        return self.session.set_tool_format(name)
+
+    def set_missing_reasoning(self, policy: MissingReasoning) -> None:
+        """What to do where the next model requires reasoning that the history lacks: see `Options.missing_reasoning`."""
+        self.session.set_missing_reasoning(policy)
+
+    def compacting(self, *keep: str, model: str | None = None) -> Generator[CompactionEvent, None, None]:
+        """`compact` as events: the second says how it ended, and a failure is not raised."""
+        yield from self.background.iterate(self.session.compacting(*keep, model=model))
+
+    def make_room(
+        self, *content: str | Text | Media, refused: ContextTooLong | None = None
+    ) -> Generator[CompactionEvent, None, None]:
+        """Summarise earlier turns if the session's `compaction` says so: see `Session.make_room`."""
+        yield from self.background.iterate(self.session.make_room(*content, refused=refused))
 
     def compact(self, *keep: str, model: str | None = None) -> Turn:
         """Summarise the earlier turns, so that models are sent the summary in their place: see `Session.compact`."""
@@ -300,6 +392,10 @@ class SyncSession:
         """Dollars that the conversation has cost so far, with the answers that were undone; None if no price is known."""
         return self.session.spent()
 
+    def carry_costs(self, successor: Conversation) -> Conversation:
+        """The conversation that is to replace this session's, so that what was spent stays the same."""
+        return self.session.carry_costs(successor)
+
     def rewind(self, length: int) -> None:
         """Continue from after the first `length` turns; what the others cost remains spent."""
         self.background.run(self.session.rewind(length))
@@ -314,6 +410,9 @@ class SyncSession:
             finally:
                 background.close()
 
+    aclose = close
+    """`close`, by the name that it has on `Session`."""
+
     async def _aclose(self) -> None:
         try:
             await self.session.aclose()
@@ -323,7 +422,7 @@ class SyncSession:
     def _sent(
         self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None
     ) -> Generator[list[Event], None, None]:
-        yield from self.background.iterate(self.session.batches(*content, schema=answer))
+        yield from self.batches(*content, schema=answer)
 
 
 class ClosableItems(Protocol[T_co]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from midstream.adapters.kimi_completion import (
     AnthropicTool,
     CompletionResult,
     KimiApiError,
+    KimiCompletionOptions,
     KimiConfigError,
     KimiResponse,
     create_kimi_completion,
@@ -341,3 +343,10 @@ def test_without_an_injected_send_it_goes_over_the_network() -> None:
     said, called = asyncio.run(main())
     assert said.content == "hi" and said.prompt_tokens == 3
     assert msgspec.json.decode(called.content)[0]["input"] == {"city": "Rome"}
+
+
+def test_the_options_have_a_name_and_are_those_of_the_function() -> None:
+    taken = inspect.signature(create_kimi_completion_with_tools).parameters
+    assert set(KimiCompletionOptions.__annotations__) == set(taken) - {"prompt", "tools"}
+    options: KimiCompletionOptions = {"api_key": KEY, "send": Sender(reply()), "system": "Be brief."}
+    assert asyncio.run(create_kimi_completion("hi", **options)).content == "Hello!"

@@ -346,6 +346,16 @@ def test_a_wrong_name_lists_the_valid_ones() -> None:
         assert all(name in str(caught.value) for name in TOOL_FORMATS)
 
 
+def test_provider_raw_id_and_name_may_be_left_out_and_the_rest_may_not() -> None:
+    """Seed 003: `providerName?`, `rawId?`, `toolName?`; a stable `turnKey` and the call's index."""
+    for make in (canonical_tool_call_id, canonical_tool_response_id):
+        assert make(turn_key="t", call_index=1) == make(None, None, None, "t", 1) == make("", "", "", "t", 1)
+        assert make(raw_id="0", turn_key="t", call_index=1) == make(None, "0", None, "t", 1)
+        for missing in ({}, {"turn_key": "t"}, {"call_index": 0}):
+            with pytest.raises(TypeError, match="needs turn_key and call_index"):
+                make(**missing)  # type: ignore[call-overload]
+
+
 def test_every_format_has_a_scheme() -> None:
     assert {name: get_tool_id_strategy(name).name for name in TOOL_FORMATS} == {
         "openai": "standard", "anthropic": "anthropic", "deepseek": "standard", "qwen": "standard", "kimi": "kimi",

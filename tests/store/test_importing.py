@@ -76,6 +76,44 @@ KIMI = [
 ]  # fmt: skip
 
 
+GEMINI = {
+    "systemInstruction": {"parts": [{"text": "Be brief."}]},
+    "contents": [
+        {"role": "user", "parts": [{"text": "hi"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}]},
+        {"role": "model", "parts": [{"text": "hm", "thought": True}, {"text": "calling"}, {"functionCall": {"name": "f", "args": {"a": 1}}},
+                                    {"functionCall": {"name": "f", "args": {"a": 2}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": "one"}}},
+                                   {"functionResponse": {"name": "f", "response": {"output": "two"}}}]},
+        {"role": "model", "parts": [{"text": "done"}]},
+    ],
+}  # fmt: skip
+
+
+class TestGemini:
+    """Without ids, as Gemini gives none: each result finds its call by its place."""
+
+    @pytest.mark.parametrize("given", [GEMINI, GEMINI["contents"]], ids=["request", "contents"])
+    @pytest.mark.parametrize("format", ["gemini", None])
+    def test_reads_contents(self, given: Any, format: str | None) -> None:
+        entry = only(given, format)
+        assert entry.original is not None and entry.original.format == "gemini"
+        talk = entry.conversation
+        assert talk.system == ("Be brief." if given is GEMINI else "")
+        assert speakers(talk) == ["human", "ai", "tool", "ai"]
+        _, answer, results, _ = talk.turns
+        assert (answer.thinking, answer.text) == ("hm", "calling")
+        assert [call.arguments for call in answer.tool_calls] == ['{"a":1}', '{"a":2}']
+        assert [call.id for call in answer.tool_calls] == [response.call_id for response in results.tool_responses]
+        assert answer.origin is not None and answer.origin.provider == "gemini"
+
+    @pytest.mark.parametrize(
+        "given", [{"contents": [1]}, {"contents": [{"role": "assistant", "parts": []}]}, {"contents": [{"parts": [1]}]}]
+    )
+    def test_what_is_none_is_refused(self, given: Any) -> None:
+        with pytest.raises(StoreError, match="history 1"):
+            only(given, "gemini")
+
+
 def only(data: Any, format: str | None = None, **options: Any) -> Entry:
     raw = data if isinstance(data, bytes) else json.dumps(data).encode()
     (entry,) = read_history(raw, format, **options)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .kimi_completion import AnthropicTool as AnthropicTool
     from .kimi_completion import CompletionResult as CompletionResult
     from .kimi_completion import KimiApiError as KimiApiError
+    from .kimi_completion import KimiCompletionOptions as KimiCompletionOptions
     from .kimi_completion import KimiConfigError as KimiConfigError
     from .kimi_completion import KimiResponse as KimiResponse
     from .kimi_completion import create_kimi_completion as create_kimi_completion
@@ -38,7 +39,7 @@ _HOMES = {
     "ai_sdk": "from_model_messages to_model_messages",
     "kimi_completion": (
         "BASE_DELAY_MS DEFAULT_BASE_URL DEFAULT_MAX_TOKENS DEFAULT_MODEL KIMI_RETRIES_EXHAUSTED MAX_RETRIES AnthropicTool CompletionResult "
-        "KimiApiError KimiConfigError KimiResponse create_kimi_completion "
+        "KimiApiError KimiCompletionOptions KimiConfigError KimiResponse create_kimi_completion "
         "create_kimi_completion_with_tools map_finish_reason map_kimi_tool_calls_to_anthropic map_tools_to_kimi"
     ),
     "openai_sdk": "async_openai_client openai_client",

@@ -104,8 +104,8 @@ Delay: TypeAlias = Callable[[float], Awaitable[None]]
 Log: TypeAlias = Callable[[str], None]
 
 
-class CompletionOptions(TypedDict, total=False):
-    """The options of `create_kimi_completion_with_tools`, which has their defaults."""
+class KimiCompletionOptions(TypedDict, total=False):
+    """The options of `create_kimi_completion` and `create_kimi_completion_with_tools`, which has their defaults."""
 
     system: str
     model: str
@@ -120,7 +120,9 @@ class CompletionOptions(TypedDict, total=False):
     environ: Mapping[str, str] | None
 
 
-def create_kimi_completion(prompt: str, **options: Unpack[CompletionOptions]) -> Coroutine[Any, Any, CompletionResult]:
+def create_kimi_completion(
+    prompt: str, **options: Unpack[KimiCompletionOptions]
+) -> Coroutine[Any, Any, CompletionResult]:
     """Kimi's answer to a prompt. KimiConfigError without a key, KimiApiError if Kimi refuses or cannot be reached."""
     return create_kimi_completion_with_tools(prompt, (), **options)
 

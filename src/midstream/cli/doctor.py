@@ -66,7 +66,7 @@ def doctor(
 ) -> int:
     """Report what is broken in a history and which providers would refuse it, and write a repaired copy.
 
-    FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages, Responses items, kimi-cli's
+    FILE contains midstream's JSONL or Conversation JSON, OpenAI chat messages, Anthropic messages, Responses items, Gemini contents, kimi-cli's
     context or llm's logs; ID is that of a stored conversation. A recording, or a folder of them, is read as the history that was sent and
     the answer that came back. FILE itself is not changed. The exit code is 1 if something was broken.
     """

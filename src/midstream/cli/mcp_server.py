@@ -205,7 +205,7 @@ def make_server(desk: Desk) -> MCPServer:
 
     async def doctor(conversation: str = "", history: str = "", format: str = "") -> CallToolResult:
         """Say what is broken in a conversation and which hosts would refuse it: a stored one by its id, or a `history` as
-        JSON text (OpenAI chat messages, Anthropic messages, Responses items, midstream's own; `format` if it is not
+        JSON text (OpenAI chat messages, Anthropic messages, Responses items, Gemini contents, midstream's own; `format` if it is not
         recognised). Nothing is written."""
         try:
             found = await asyncio.to_thread(desk.diagnose, conversation, history, format)

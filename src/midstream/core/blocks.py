@@ -448,6 +448,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True, weakref=True):
     A `system` turn is an instruction inside the conversation, from where it stands on; `role` is its host's other word for
     it (`developer`), and `tools` are declared by it, in addition to the request's. (Databases of older versions hold such a
     turn as a human one with a `role`; `is_instruction` is true of both.)
+    `usage` is what the host stated: None as long as it stated nothing (in a partial turn, in one that failed before its counts),
+    never zeros. `turn.usage or Usage()` is for sums.
     `failure` is the kind of error that ended an ai turn early (`truncated`, `empty`, `rate_limited` …: see
     `midstream.errors`), or "" if it ended well; a failed turn is never sent again. `blocks` may be given as a list, and a
     plain string in it becomes a Text.

@@ -12,7 +12,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, get_args, overload
 
 from .blocks import Block, ToolCall, ToolResponse, Turn
 from .errors import UnknownToolFormat
@@ -60,10 +60,32 @@ _LONGEST = len(PREFIX) + 34
 _NINE = late_pattern(r"[A-Za-z0-9]{9}\Z")
 
 
+@overload
 def canonical_tool_call_id(
     provider: str | None, raw_id: str | None, tool_name: str | None, turn_key: str, call_index: int
+) -> str: ...
+@overload
+def canonical_tool_call_id(
+    provider: str | None = None,
+    raw_id: str | None = None,
+    tool_name: str | None = None,
+    *,
+    turn_key: str,
+    call_index: int,
+) -> str: ...
+def canonical_tool_call_id(
+    provider: str | None = None,
+    raw_id: str | None = None,
+    tool_name: str | None = None,
+    turn_key: str | None = None,
+    call_index: int | None = None,
 ) -> str:
-    """The one id a call keeps for life, whichever models come to read it."""
+    """The one id a call keeps for life, whichever models come to read it. Provider, raw id and name may be missing; turn key and
+    call index may not."""
+    if turn_key is None or call_index is None:
+        raise TypeError(
+            "canonical_tool_call_id needs turn_key and call_index: without them two calls would share an id"
+        )
     provider, raw_id, tool_name = provider or "", raw_id or "", tool_name or ""
     # Turn key and index are what makes the seed unique: hosts repeat raw ids in every turn and sometimes within one
     # (field-guide/tool-ids.md#what-goes-wrong-when-they-are-rewritten).
@@ -72,11 +94,8 @@ def canonical_tool_call_id(
     return PREFIX + urlsafe_b64encode(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()[:18]).decode()
 
 
-def canonical_tool_response_id(
-    provider: str | None, raw_id: str | None, tool_name: str | None, turn_key: str, call_index: int
-) -> str:
-    """The id of a response is its call's: pass the provider, turn key and index of the *call*."""
-    return canonical_tool_call_id(provider, raw_id, tool_name, turn_key, call_index)
+canonical_tool_response_id = canonical_tool_call_id
+"""The id of a response is its call's: pass the provider, turn key and index of the *call*."""
 
 
 def from_own_id(wire_id: str) -> str | None:

@@ -1,7 +1,7 @@
 """Import histories of other programs: recognize the format, read it, assign canonical ids, store it with its original.
 
-Formats: our own JSONL, OpenAI chat messages, Anthropic messages, Responses items (a request, a list, or one history per
-line), kimi-cli's `context.jsonl`, and the `logs.db` of llm. Unknown parts of a message are kept as Opaque blocks; a document
+Formats: our own JSONL, OpenAI chat messages, Anthropic messages, Responses items, Gemini contents (a request, a list, or one
+history per line), kimi-cli's `context.jsonl`, and the `logs.db` of llm. Unknown parts of a message are kept as Opaque blocks; a document
 that is not a history is refused.
 """
 
@@ -47,6 +47,8 @@ def looks_like(document: Any) -> str | None:
     # roles, Anthropic's blocks, and OpenAI for what has only common roles.
     if isinstance(document, dict) and ("input" in document or "output" in document or "instructions" in document):
         return "responses"
+    if isinstance(document, dict) and "contents" in document:
+        return "gemini"
     messages = _listed(document)
     if not messages or not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
         return None
@@ -61,6 +63,11 @@ def looks_like(document: Any) -> str | None:
     }
     if types & (_RESPONSES_ITEMS - {"message"}) or parts & _RESPONSES_PARTS:
         return "responses"
+    # Parts without a type, where others have `content`.
+    if all(isinstance(message.get("parts"), list) and "content" not in message for message in messages) and not any(
+        isinstance(part, dict) and "type" in part for message in messages for part in message["parts"]
+    ):
+        return "gemini"
     # kimi-cli's records of itself (`_system_prompt`, `_usage` and so on), and its part for reasoning.
     if any(role.startswith("_") for role in roles) or "think" in parts:
         return "kimi"
@@ -95,6 +102,21 @@ def read_responses(document: Any, where: str, provider: str) -> Conversation:
     if isinstance(document, dict):
         body["instructions"] = document.get("instructions")
     return _read("openai-responses", body, document, where, provider)
+
+
+def read_gemini(document: Any, where: str, provider: str) -> Conversation:
+    """A request's `contents`, or a plain list of them."""
+    contents = document.get("contents") if isinstance(document, dict) else document
+    for number, content in enumerate(_objects(contents, where)):
+        if _text(content.get("role")) not in ("", "user", "model", "function"):
+            raise StoreError(
+                f"{where}, content {number}: unknown role {content.get('role')!r}; expected user, model or function"
+            )
+        _objects(content.get("parts") or [], f"{where}, content {number}, parts")
+    body: Json = {"contents": contents}
+    if isinstance(document, dict):
+        body["systemInstruction"] = document.get("systemInstruction") or document.get("system_instruction")
+    return _read("gemini", body, document, where, provider)
 
 
 def read_kimi(document: Any, where: str, provider: str) -> Conversation:
@@ -178,6 +200,7 @@ READERS: dict[str, Reader] = {
     "openai": Reader(read_openai, ""),
     "anthropic": Reader(read_anthropic, "anthropic"),
     "responses": Reader(read_responses, "openai"),
+    "gemini": Reader(read_gemini, "gemini"),
     "kimi": Reader(read_kimi, "moonshot"),
 }
 

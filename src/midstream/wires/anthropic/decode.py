@@ -119,7 +119,7 @@ def text_answer(context: DecodeContext, body: bytes) -> Turn | None:
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
     builder = context.builder()
-    if message.usage is not None:
+    if message.usage:
         builder.usage = read_usage(message.usage)
     raw = message.stop_reason or None
     return builder.text_answer(message.content[0].text, stop_reason(raw, 0), raw, message.model, message.id or None)
@@ -426,7 +426,7 @@ class MessagesStreamReader:
         builder.finish(reason, raw)
 
     def settle(self) -> None:
-        if self._usage is not None:
+        if self._usage:
             self.builder.usage = read_usage(self._usage)
         if self._extra:
             self.builder.extra = self._extra

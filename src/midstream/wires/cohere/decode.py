@@ -237,7 +237,7 @@ class CohereStreamReader:
         if self._citations:
             found, self._citations = self._citations, []
             self._opaque("citations", found)
-        if self._usage is not None:
+        if self._usage:
             self.builder.usage = read_usage(self._usage)
 
     def _opaque(self, kind: str, data: Any) -> None:

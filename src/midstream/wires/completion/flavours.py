@@ -81,17 +81,22 @@ def _deepinfra_body(data: bytes) -> CompletionChunk:
         return CompletionChunk(error=error)
     if not body.results:
         raise MalformedStream("expected results, got a body without any")
+    counts = {
+        "num_input_tokens": body.num_input_tokens,
+        "num_tokens": body.num_tokens,
+        "inference_status": status or None,
+    }
     usage = Usage(
         token_count(body.num_input_tokens, status.get("tokens_input")),
         token_count(body.num_tokens, status.get("tokens_generated")),
         cost=_amount(status.get("cost")),
-        raw={"num_input_tokens": body.num_input_tokens, "num_tokens": body.num_tokens, "inference_status": status},
+        raw={**counts, "inference_status": status},
     )
     return CompletionChunk(
         body.results[0].generated_text or "",
         # A body says no reason, and that it came is the end.
         finish=(body.details.finish_reason if body.details is not None else None) or "stop",
-        usage=usage,
+        usage=usage if any(value is not None for value in counts.values()) else None,
         response_id=_text_or_none(body.request_id),
     )
 
@@ -117,7 +122,7 @@ def _openai_chunk(data: bytes) -> CompletionChunk:
     read = CompletionChunk(
         model=_text_or_none(chunk.model) or "",
         response_id=_text_or_none(chunk.id),
-        usage=read_usage(chunk.usage) if isinstance(chunk.usage, dict) else None,
+        usage=read_usage(chunk.usage) if isinstance(chunk.usage, dict) and chunk.usage else None,
     )
     for choice in chunk.choices or ():
         if not choice.index:
@@ -142,6 +147,8 @@ def _llamacpp_chunk(data: bytes) -> CompletionChunk:
         # Older servers have booleans; only the limit matters, since any other end is a good one.
         read.finish = chunk.stop_type or ("limit" if chunk.stopped_limit else "eos")
         timings: dict[str, Any] = chunk.timings if isinstance(chunk.timings, dict) else {}
+        if chunk.tokens_evaluated is None and chunk.tokens_predicted is None:
+            return read
         read.usage = Usage(
             token_count(chunk.tokens_evaluated),
             token_count(chunk.tokens_predicted),

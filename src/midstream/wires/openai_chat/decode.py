@@ -86,7 +86,7 @@ def text_answer(context: DecodeContext, body: bytes) -> Turn | None:
     if choice is None or message is None or type(message.content) is not str or _says_more(chunk, choice, message):
         return None
     builder = context.builder()
-    if chunk.usage is not None:
+    if chunk.usage:
         builder.usage = read_usage(chunk.usage)
     raw = choice.finish_reason
     return builder.text_answer(message.content, stop_reason(raw, 0), raw, chunk.model or "", chunk.id)
@@ -475,7 +475,7 @@ class ChatStreamReader:
 
     def settle(self) -> None:
         self._calls.settle()
-        if self._usage is not None:
+        if self._usage:
             self.builder.usage = read_usage(self._usage)
         if self._details:
             self.builder.extra = {**(self.builder.extra or {}), "reasoning_details": self._details}

@@ -440,7 +440,7 @@ _TICKS = 1e10
 
 def read_usage(raw: Any) -> Usage | None:
     """Missing and null counts are 0. Cached tokens are part of the input, reasoning is part of the output."""
-    if not isinstance(raw, dict):
+    if not isinstance(raw, dict) or not raw:
         return None
     read, written = _details(raw, "input_tokens_details"), _details(raw, "output_tokens_details")
     cost = raw.get("cost")

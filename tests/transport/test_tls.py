@@ -44,20 +44,22 @@ def test_an_authority_of_ones_own(authority: Authority) -> None:
     run(main())
 
 
-UNTRUSTED: dict[str, Callable[[Authority], ssl.SSLContext]] = {
-    "another host's": lambda authority: authority.server("DNS:other.invalid", "IP:127.0.0.2"),
-    "expired": lambda authority: authority.server(HERE, expired=True),
-    "self-signed": lambda authority: authority.server(HERE, self_signed=True),
+UNTRUSTED: dict[str, tuple[Callable[[Authority], ssl.SSLContext], str]] = {
+    "another host's": (lambda authority: authority.server("DNS:other.invalid", "IP:127.0.0.2"), "IP address mismatch"),
+    "expired": (lambda authority: authority.server(HERE, expired=True), "certificate has expired"),
+    "self-signed": (lambda authority: authority.server(HERE, self_signed=True), "self-signed certificate"),
 }
 
 
 @pytest.mark.parametrize("kind", UNTRUSTED)
 def test_a_certificate_that_is_not_trusted(kind: str, authority: Authority) -> None:
+    make, reason = UNTRUSTED[kind]
+
     async def main() -> None:
-        async with Server(OK, tls=UNTRUSTED[kind](authority)) as server:
+        async with Server(OK, tls=make(authority)) as server:
             found, slept = await _ask(server, authority.trust)
             await server.all_closed()
-            assert type(found) is TransportError and "is not trusted" in str(found)
+            assert type(found) is TransportError and f"is not trusted ({reason}" in str(found)
             assert slept == [], "another attempt would not make it trusted"
             assert server.seen == []
             assert found.__cause__ is found.__context__ is None

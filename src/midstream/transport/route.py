@@ -62,9 +62,11 @@ async def connect(route: Route, trust: Callable[[], ssl.SSLContext], limit: floa
         # carry the library's error, and its frames, as context. A certificate that
         # is not trusted is no ConnectFailed, because trying again cannot help.
         failure: MidstreamError = ConnectFailed(f"connecting to {route.shown} took too long")
-    except ssl.SSLCertVerificationError:
+    except ssl.SSLCertVerificationError as error:
+        # The reason too: Python 3.13 and newer refuse an authority that SSL_CERT_FILE names if its certificate lacks a field.
         failure = TransportError(
-            f"the certificate of {route.shown} is not trusted; if it was issued by your own authority, set SSL_CERT_FILE to its certificate"
+            f"the certificate of {route.shown} is not trusted ({error.verify_message.rstrip('.')}); if it was issued by your"
+            " own authority, set SSL_CERT_FILE to its certificate"
         )
     except ssl.SSLError:
         failure = ConnectFailed(f"no connection to {route.shown}: TLS failed")

@@ -16,6 +16,7 @@ import pytest
 from keyring import core as keyring_core
 from keyring.backends.fail import Keyring as NoKeyring
 
+import midstream
 from midstream.agent.toolbox import Toolbox
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client
@@ -30,6 +31,8 @@ from midstream.sim.server import Sim
 from tests.client.memory_keyring import MemoryKeyring
 
 KEY = "sk-canary-4a9f0c77d1Qz8mWx2"
+_SOURCE = f"{Path(midstream.__file__).parent}{os.sep}"
+"""Of the package itself: the clone's own folder may be called midstream, and so hold the tests."""
 
 
 @pytest.fixture
@@ -63,7 +66,7 @@ def shown(error: BaseException) -> str:
     told: traceback.TracebackException | None = traceback.TracebackException.from_exception(error, capture_locals=True)
     found: list[str] = []
     while told is not None:
-        frames = [f"{frame.locals}" for frame in told.stack if "/midstream/" in frame.filename]
+        frames = [f"{frame.locals}" for frame in told.stack if frame.filename.startswith(_SOURCE)]
         found += [*frames, *told.format_exception_only()]
         told = told.__cause__ or told.__context__
     return "\n".join(found)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+import midstream
 from midstream.core.blocks import (
     Block,
     Conversation,
@@ -34,6 +37,7 @@ from midstream.sim.rules.rule import Rule
 from tests.long_run import each_once
 
 PLAYERS = make_players()
+SOURCE = f"{Path(midstream.__file__).parent}{os.sep}"
 
 
 def exchange(number: int, *more: Block, said: str = "Let me look.") -> list[Turn]:
@@ -263,7 +267,7 @@ def calls_made(work: Callable[[], object]) -> int:
 
     def counted(frame: FrameType, event: str, _: Any) -> None:
         nonlocal count
-        count += event == "call" and "midstream" in frame.f_code.co_filename
+        count += event == "call" and frame.f_code.co_filename.startswith(SOURCE)
 
     before = sys.getprofile()
     sys.setprofile(counted)

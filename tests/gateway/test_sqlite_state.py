@@ -7,6 +7,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from contextlib import closing
 from pathlib import Path
@@ -286,3 +287,18 @@ def test_the_log_in_memory_does_not_grow_for_ever(monkeypatch: pytest.MonkeyPatc
         assert [row.time for row in await state.usage()] == [float(number) for number in range(20, 30)]
 
     on(None, work)
+
+
+def test_an_opening_that_was_given_up_is_closed(path: Path) -> None:
+    async def main() -> None:
+        state = SqliteState(path)
+        opening = asyncio.ensure_future(state.open())
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.wait([opening])
+        await state.close()
+        await state.close()
+
+    before = set(threading.enumerate())
+    run(main())
+    assert set(threading.enumerate()) == before

@@ -91,6 +91,12 @@ def open_untouched(path: Path) -> sqlite3.Connection:
     return db
 
 
+def close_connections(connections: set[sqlite3.Connection]) -> None:
+    """Close what an owner left open that was dropped, or was still there at the end of the program."""
+    while connections:
+        connections.pop().close()
+
+
 def is_current(db: sqlite3.Connection) -> bool:
     """Whether the schema of conversations is the newest one."""
     ours = db.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID

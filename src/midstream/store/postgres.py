@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, LiteralString, TypeVar
@@ -91,6 +92,7 @@ class PostgresStore:
             open=True,
             name="midstream-store",
         )
+        weakref.finalize(self, self._pool.close, 1.0)  # a store that was dropped keeps no connection and no thread
 
     @property
     def read_only(self) -> bool:

@@ -20,7 +20,15 @@ from msgspec.structs import astuple, replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
-from .database import IN_MEMORY, copy_database, is_current, open_database, open_for_reading, translated
+from .database import (
+    IN_MEMORY,
+    close_connections,
+    copy_database,
+    is_current,
+    open_database,
+    open_for_reading,
+    translated,
+)
 from .paths import database_path, is_read_only, make_private_file
 from .protocol import (
     ConversationExists,
@@ -97,6 +105,9 @@ class SqliteStore:
         self._watcher: sqlite3.Connection | None = None
         """Opened by `version`, and used for nothing else."""
         self._closed = False
+        self._connections: set[sqlite3.Connection] = set()
+        """Every open one, borrowed ones too. A store that was never closed loses nothing, but its file must not stay open."""
+        weakref.finalize(self, close_connections, self._connections)
         self._read_only_at: Path | None = None
         """Where a file that cannot be written to is read: its own place, or that of a copy that could be migrated."""
         if not self._in_memory and is_read_only(self.path):
@@ -278,10 +289,13 @@ class SqliteStore:
     def _open(self) -> sqlite3.Connection:
         if self._read_only_at == self.path:
             with self._translated():
-                return open_for_reading(self.path, patience=self._patience)
-        if self._read_only_at is not None:
-            return open_database(self._read_only_at, patience=self._patience, synchronous="NORMAL")
-        return open_database(self.path, patience=self._patience, synchronous="FULL")
+                db = open_for_reading(self.path, patience=self._patience)
+        elif self._read_only_at is not None:
+            db = open_database(self._read_only_at, patience=self._patience, synchronous="NORMAL")
+        else:
+            db = open_database(self.path, patience=self._patience, synchronous="FULL")
+        self._connections.add(db)
+        return db
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -321,6 +335,7 @@ class SqliteStore:
         finally:
             with self._pool_lock:
                 if self._closed or len(self._idle) >= _IDLE_READERS:
+                    self._connections.discard(db)
                     db.close()
                 else:
                     self._idle.append(db)
@@ -338,7 +353,6 @@ class MemoryStore(SqliteStore):
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         super().__init__(IN_MEMORY, now=now)
-        weakref.finalize(self, self._writer.close)  # nothing is lost if nobody closes it
 
 
 def _insert_turn(db: sqlite3.Connection, seq: int, position: int, data: bytes, words: tuple[str, str]) -> None:

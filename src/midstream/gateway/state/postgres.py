@@ -110,8 +110,8 @@ class PostgresState:
             open=False,
             name="midstream-state",
         )
+        self._pool = pool  # first, so that `close` ends one that its caller has given up
         await pool.open()
-        self._pool = pool
 
     async def close(self) -> None:
         # Statements under way may be writes that were acknowledged to nobody yet; they get their time.

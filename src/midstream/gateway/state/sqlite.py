@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,7 +22,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from ...core.errors import StoreError
-from ...store.database import IN_MEMORY, open_database, translated
+from ...store.database import IN_MEMORY, close_connections, open_database, translated
 from ...store.paths import make_private_file
 from ...store.schema import migrations, transaction
 from .protocol import (
@@ -66,6 +67,8 @@ class SqliteState:
         self.path = IN_MEMORY if path is None else path
         self._patience = patience
         self._db: sqlite3.Connection | None = None
+        self._opened: set[sqlite3.Connection] = set()
+        weakref.finalize(self, close_connections, self._opened)  # a state that was dropped keeps no file open
         # Memory is fast enough for the event loop: a thread would cost more than the statement.
         self._thread = None if path is None else ThreadPoolExecutor(1, "midstream-state")
         self._waiting: list[_Job] = []
@@ -81,14 +84,14 @@ class SqliteState:
     async def close(self) -> None:
         while self._batch is not None:
             await asyncio.wait([self._batch])
-        db, self._db = self._db, None
-        if db is None:
-            return
-        if self._thread is None:
-            db.close()
+        self._db = None
+        thread, self._thread = self._thread, None
+        if thread is None:
+            self._close()
         else:
-            await asyncio.get_running_loop().run_in_executor(self._thread, db.close)
-            self._thread.shutdown()
+            # On the thread, behind an `open` that its caller has given up.
+            await asyncio.get_running_loop().run_in_executor(thread, self._close)
+            thread.shutdown()
 
     async def ping(self) -> None:
         await self._read(lambda db: db.execute("SELECT 1").fetchone())
@@ -220,7 +223,7 @@ class SqliteState:
 
         def work(db: sqlite3.Connection) -> None:
             db.executemany(f"INSERT INTO usage ({_USAGE}) VALUES ({marks})", values)
-            if self._thread is None:
+            if self.path == IN_MEMORY:
                 db.execute("DELETE FROM usage WHERE seq <= (SELECT max(seq) FROM usage) - ?", (_LOGGED_IN_MEMORY,))
 
         await self._write(work)
@@ -260,6 +263,11 @@ class SqliteState:
             steps=steps,
             application_id=APPLICATION_ID,
         )
+        self._opened.add(self._db)
+
+    def _close(self) -> None:
+        self._db = None
+        close_connections(self._opened)
 
     async def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         return await self._submit(work, writes=False, durable=False)

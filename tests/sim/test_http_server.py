@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
+import socket
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -284,3 +286,19 @@ def test_closing_ends_answers_that_never_would() -> None:
         writer.close()
 
     with_server(stall, play)
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_client_that_comes_while_the_server_closes_leaves_no_warning(turns: int) -> None:
+    """So many turns of the loop after it connected; a ResourceWarning fails the test."""
+
+    async def run() -> None:
+        server = HTTPServer(echo)
+        await server.start()
+        with socket.create_connection(("127.0.0.1", server.port)):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close()
+
+    run_loop(run())
+    gc.collect()

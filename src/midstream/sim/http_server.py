@@ -12,6 +12,7 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TypeAlias, cast
 from urllib.parse import unquote
@@ -141,6 +142,7 @@ class HTTPServer:
             return
         # In this order: no new connections, then no new requests
         # on the old ones, then time for what runs, then force.
+        await self._stop_accepting(self._server)
         self._server.close()
         for connection in list(self.connections):
             connection.retire()
@@ -155,6 +157,15 @@ class HTTPServer:
             await asyncio.wait(left)
         await asyncio.sleep(0)  # a transport tells its protocol of its end in the next turn of the loop
         self._server = None
+
+    async def _stop_accepting(self, server: asyncio.Server) -> None:
+        """asyncio loses a client whom it has accepted and not yet told of when its server is closed, with two warnings."""
+        loop = asyncio.get_running_loop()
+        with suppress(NotImplementedError):  # Windows accepts in another way
+            for listener in server.sockets:
+                loop.remove_reader(listener.fileno())
+        for _ in range(3):  # accepted, given a transport, told
+            await asyncio.sleep(0)
 
 
 ErrorBody: TypeAlias = Callable[[int, str], bytes]

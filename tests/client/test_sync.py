@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -104,6 +105,23 @@ def test_an_error_of_the_work_comes_back_and_the_loop_can_be_closed_twice() -> N
     with pytest.raises(Overloaded):
         background.run(fail())
     background.close()
+    background.close()
+
+
+def test_what_was_entered_is_left_with_the_loop_and_what_went_wrong_then_is_raised() -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def context() -> AsyncIterator[str]:
+        yield threading.current_thread().name
+        seen.append(threading.current_thread().name)
+        raise Overloaded("busy")
+
+    background = Background()
+    assert background.enter(context()) == "midstream-loop" and seen == []
+    with pytest.raises(Overloaded):
+        background.close()
+    assert seen == ["midstream-loop"] and not background.is_alive
     background.close()
 
 

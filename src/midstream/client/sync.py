@@ -7,11 +7,14 @@ answer, or when the session is closed. Ctrl-C reaches the caller and cancels the
 from __future__ import annotations
 
 import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401  its own hook at the end of the program must be older than ours
 import threading
+import time
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
-from contextlib import closing, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, suppress
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..core.blocks import Conversation, Media, Text, Turn
@@ -297,7 +300,8 @@ class SyncSession:
         self.close()
 
     def __del__(self) -> None:
-        if self._background is not None:
+        # At the end of the program its thread has been ended, and nothing is left to close.
+        if self._background is not None and self._background.is_alive:
             warnings.warn(
                 "a SyncSession was not closed: call close(), or use `with`", ResourceWarning, stacklevel=2, source=self
             )
@@ -433,6 +437,24 @@ class ClosableItems(Protocol[T_co]):
     def aclose(self) -> Coroutine[Any, Any, None]: ...
 
 
+# A program that ends with a session or a reply still open ends their loops first, while threads still run. Later, Python stops
+# a daemon thread wherever it is, and a reply that is collected then would wait for it for ever.
+_AT_EXIT = 5.0
+"""Seconds that clean-up may take at the end of the program."""
+_alive: set[Background] = set()
+
+
+def _end_all() -> None:
+    until = time.monotonic() + _AT_EXIT
+    for background in _alive.copy():
+        background.end_with_the_program(until)
+
+
+# Before `concurrent.futures` ends its own threads, in which a store writes: `atexit` would be too late, and nothing public runs
+# as early. The hook that was registered last runs first.
+getattr(threading, "_register_atexit", atexit.register)(_end_all)
+
+
 # One loop per session and not one for the program: a session that hangs must not stop another, and closing it ends
 # everything that belongs to it.
 class Background:
@@ -443,9 +465,24 @@ class Background:
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._awaited: set[Future[Any]] = set()
+        self._held = AsyncExitStack()
+        self._failure: Exception | None = None
+        self._at_exit = False
         self._thread = threading.Thread(target=self._main, name="midstream-loop", daemon=True)
         self._thread.start()
         self._ready.wait()
+        if self._failure is not None:
+            raise self._failure
+        _alive.add(self)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop has not ended."""
+        return self._thread.is_alive()
+
+    def enter(self, context: AbstractAsyncContextManager[T]) -> T:
+        """Enter it in the loop. It is left when the loop ends, also if that is the end of the program."""
+        return self.run(self._held.enter_async_context(context))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`, done in the loop. If the caller is interrupted, it is cancelled and waited for."""
@@ -499,8 +536,8 @@ class Background:
 
     def end(self, items: ClosableItems[T]) -> None:
         """Close them, wherever that can be waited for."""
-        # A generator may be collected in any thread; in the loop's own, the loop closes `items` itself.
-        if self._thread.is_alive() and not self._inside:
+        # A generator may be collected in any thread; in the loop's own, and when it ends, the loop closes `items` itself.
+        if self._thread.is_alive() and not self._inside and not self._stop.is_set():
             try:
                 self.run(_close(items))
             except LocalError:
@@ -509,28 +546,51 @@ class Background:
                     raise
 
     def close(self) -> None:
-        """End the loop and wait for its thread."""
-        if self._thread.is_alive():
+        """End the loop and wait for its thread. What could not be closed in it is raised."""
+        self._begin_to_end()
+        if not self._inside:
+            self._thread.join()
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+
+    def end_with_the_program(self, until: float) -> None:
+        """End the loop, and wait for its thread until then at most."""
+        self._at_exit = True
+        self._begin_to_end()
+        self._thread.join(max(0.0, until - time.monotonic()))
+
+    def _begin_to_end(self) -> None:
+        with suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._stop.set)
-            if not self._inside:
-                self._thread.join()
 
     @property
     def _inside(self) -> bool:
         return self._thread is threading.current_thread()
 
     def _main(self) -> None:
-        with asyncio.Runner() as runner:
-            self._loop = runner.get_loop()
-            self._stop = asyncio.Event()
-            # Only now may another thread use `_loop` and `_stop`; `__init__` waits for this.
-            self._ready.set()
-            runner.run(self._stop.wait())
+        try:
+            with asyncio.Runner() as runner:
+                self._loop = runner.get_loop()
+                self._stop = asyncio.Event()
+                # Only now may another thread use `_loop` and `_stop`; `__init__` waits for this.
+                self._ready.set()
+                runner.run(self._until_the_end())
+        except Exception as error:  # raised again where it is waited for
+            # At the end of the program no thread can be started, not even the one that waits for the loop's own threads.
+            if not (self._at_exit and isinstance(error, RuntimeError)):
+                self._failure = error
+        _alive.discard(self)
+        self._ready.set()
         # What came while the loop was ending was never begun, and somebody waits for it. Nothing comes after this: a closed
         # loop takes nothing.
         for outcome in self._awaited.copy():
             if not outcome.done():
                 outcome.set_exception(_ended())
+
+    async def _until_the_end(self) -> None:
+        async with self._held:
+            await self._stop.wait()
 
 
 def _ended() -> LocalError:

@@ -149,8 +149,8 @@ class GatewayApp:
         try:
             state = self.state = open_state(options.state)
             # First, since the sealer, the keys and the limits are read from it.
-            await state.open()
             stack.push_async_callback(state.close)
+            await state.open()
             catalog = self._catalog or await self._make_catalog()
             # Nothing is remembered: each request brings its whole history,
             # and a cache of all clients' histories would only grow.

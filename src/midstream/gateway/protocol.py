@@ -124,6 +124,9 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         state = self.state
+        if state.draining:  # taken just before the listener was closed
+            self.transport.abort()
+            return
         if state.admitted >= self.limits.connections:
             # Being refused takes a moment too; a flood is not even told.
             if len(state.connections) > 2 * self.limits.connections:  # no time for courtesy

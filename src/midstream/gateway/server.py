@@ -205,7 +205,16 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().serve(sockets)
+        try:
+            await super().serve(sockets)
+        except asyncio.CancelledError:
+            # The loop ends, or the program around it has had enough: uvicorn would leave sockets and the application open.
+            self.force_exit = True
+            if self.started:
+                await self.shutdown(sockets)
+            for sock in sockets or []:
+                sock.close()
+            raise
         if self.stuck and self.owns_process:
             log.error("some requests do not let themselves be cancelled: ending without them")
             logging.shutdown()

@@ -237,11 +237,7 @@ def record_server(
     """A RecordServer in a thread of its own. A recording that could not be saved raises at the end."""
     with closing(Background()) as background:
         server = RecordServer(upstream, cassette, port=port, scrub=scrub)
-        background.run(server.__aenter__())
-        try:
-            yield server
-        finally:
-            background.run(server.__aexit__())
+        yield background.enter(server)
     server.recorder.check()
 
 
@@ -258,8 +254,4 @@ def replay_server(
     """A ReplayServer in a thread of its own."""
     with closing(Background()) as background:
         server = ReplayServer(cassette, port=port, pace=pace, seed=seed, scrub=scrub, repeat=repeat)
-        background.run(server.__aenter__())
-        try:
-            yield server
-        finally:
-            background.run(server.__aexit__())
+        yield background.enter(server)

@@ -144,8 +144,4 @@ def sim_server(
     # A thread with its own loop, so that a synchronous test, or one
     # with another loop, can wait for an answer without blocking it.
     with closing(Background()) as background:
-        background.run(sim.__aenter__())
-        try:
-            yield SimServer(sim, scripted)
-        finally:
-            background.run(sim.__aexit__(None, None, None))
+        yield SimServer(background.enter(sim), scripted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -151,6 +152,24 @@ def test_different_answers_in_the_same_place_are_not_found_as_long_as_one_is_rem
 
 
 @pytest.mark.parametrize(
+    ("system", "again"),
+    [
+        ((Text("Be"), Text("kind.")), "Be\n\nkind."),
+        (
+            "x-anthropic-billing-header: cch=1;\nBe kind.",
+            (Text("x-anthropic-billing-header: cch=2;"), Text("Be kind.")),
+        ),
+        ("x-anthropic-billing-header: cch=1;\nBe kind.", "Be kind."),
+    ],
+    ids=["texts", "billing line", "no billing line"],
+)
+def test_an_answer_is_found_under_the_next_shape_of_its_system_prompt(system: Any, again: Any) -> None:
+    memory = AnswerMemory()
+    memory.add(Conversation((human("go"),), system), ALICE)
+    assert memory.recall(Conversation((human("go"), SAID, human("and?")), again)).turns[1] is ALICE
+
+
+@pytest.mark.parametrize(
     ("sent", "again"),
     [
         ((Text("ab"), Text("c")), (Text("abc"),)),
@@ -163,8 +182,8 @@ def test_an_answer_is_found_in_the_next_shape_of_its_conversation(
     sent: tuple[Text | Media, ...], again: tuple[Text | Media, ...]
 ) -> None:
     memory = AnswerMemory()
-    memory.add(Conversation((Turn("human", sent),), (Text("Be"), Text("kind."))), ALICE)
-    history = Conversation((Turn("human", again, key="m0"), SAID, human("and?")), "Be\n\nkind.")
+    memory.add(Conversation((Turn("human", sent),)), ALICE)
+    history = Conversation((Turn("human", again, key="m0"), SAID, human("and?")))
     assert memory.recall(history).turns[1] is ALICE
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from ..core.blocks import Block, Conversation, Media, Opaque, Text, ToolCall, ToolResponse, Turn
 from ..core.json_progress import object_text
+from .parsing import BILLING
 
 # A mark for caching and the effort move from message to message
 # while the conversation grows (field-guide/clients.md#claude-code).
@@ -30,8 +31,11 @@ class HistoryDigest:
         """`conversation` gives the system prompt; its turns are added one by one."""
         self._hash = sha256()
         self._is_exact = True  # whether all of it could be written down
-        # A string and a list of texts are the same system prompt.
-        self._write("system", conversation.system_text)
+        # A string and a list of texts are the same system prompt; what it is billed as is a line before it, in some requests.
+        system = conversation.system_text
+        if system.startswith(BILLING):
+            system = system.partition("\n")[2].lstrip("\n")
+        self._write("system", system)
 
     def add(self, turn: Turn) -> None:
         """Roll on over the next turn of the conversation."""

@@ -19,6 +19,9 @@ from ..core.errors import InvalidHistory
 from ..core.tools import Grammar, ToolKind, ToolSpec, freeform_arguments
 from .lenient_json import decode_leniently
 
+# Claude Code puts it before its instructions, and it changes with each request (field-guide/clients.md#claude-code).
+BILLING = "x-anthropic-billing-header:"
+
 
 def open_messages(body: bytes, provider: str, wire: str) -> tuple[dict[str, Any], Origin]:
     """A body with a `messages` list, and who made what the model said in it."""

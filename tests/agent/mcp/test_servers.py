@@ -37,6 +37,20 @@ async def running(folder: Path, *servers: McpServer, **options: Any) -> AsyncIte
         yield made
 
 
+def test_what_a_listener_raises_reaches_the_program_and_breaks_no_server(tmp_path: Path) -> None:
+    def breaks(line: str) -> None:
+        raise KeyError(line)
+
+    async def main() -> None:
+        async with running(tmp_path, scripted("lies-in-its-schema"), tell=breaks) as servers:
+            toolbox = Toolbox([servers], approve=Approval(yolo=True))
+            with pytest.raises(KeyError, match="MCP server toy"):
+                toolbox.specs()
+            assert (await toolbox.run(ToolCall("c", "mcp__toy__echo", '{"text": "hi"}'))).is_error is False
+
+    asyncio.run(main())
+
+
 def test_one_conversation_uses_a_server_over_five_dialects(tmp_path: Path) -> None:
     """Hostile schemas among its tools: the strict doubles refuse nothing, and every call reaches its tool."""
 

@@ -36,7 +36,8 @@ _GROWTH = MAX_SIZE // 2
 class McpServers:
     """Servers that run together. `lazy`: one whose tools are known from before is started at its first use.
 
-    `tell` gets lines for people (a server ended, a list changed); without it they are kept for `take_notices`.
+    `tell` gets lines for people (a server ended, a list changed); without it they are kept for `take_notices`. What it raises is
+    raised by the next look at the tools: it is neither the server's fault nor the model's business.
     """
 
     def __init__(
@@ -53,7 +54,8 @@ class McpServers:
         self._cache = cache or OfferCache()
         self._key_names = key_names
         self._environ = environ
-        self._tell = tell or self._keep_notice
+        self._listener = tell or self._keep_notice
+        self._fault: Exception | None = None  # what `tell` raised
         self._notices: list[str] = []
         self._offers: dict[str, Offer] = {}
         self._tools: tuple[Tool, ...] | None = None
@@ -89,6 +91,9 @@ class McpServers:
 
     def tools(self) -> tuple[Tool, ...]:
         """The tools that the servers offer now, as `mcp__server__tool`."""
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
         if self._tools is None:
             self._tools = tuple(self._made())
         return self._tools
@@ -189,6 +194,12 @@ class McpServers:
                 if made.name not in names:
                     names.add(made.name)
                     yield made
+
+    def _tell(self, text: str) -> None:
+        try:
+            self._listener(text)
+        except Exception as error:  # the program's own code, called in the middle of a server's
+            self._fault = self._fault or error
 
     def _keep_notice(self, text: str) -> None:
         # A server that stumbles for hours must not fill the memory with it.

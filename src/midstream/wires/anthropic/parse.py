@@ -18,6 +18,7 @@ from ...core.history import CallIdentity, canonicalize
 from ...core.tools import ToolSpec
 from ..lenient_json import text_of
 from ..parsing import (
+    BILLING,
     OptionFields,
     Said,
     decode_texts,
@@ -37,8 +38,6 @@ from ..request import ParsedRequest, RequestedAnswer
 from .media import read_media
 from .wire import DEFAULT
 
-# Claude Code puts it before its instructions, and it changes with each request (field-guide/clients.md#claude-code).
-_BILLING = "x-anthropic-billing-header:"
 _CHOICES = {"auto": "auto", "none": "none", "any": "required"}
 
 
@@ -165,7 +164,7 @@ def _system(system: Any) -> tuple[str | tuple[Text, ...], str | None]:
     if system is None or isinstance(system, str):
         return system or "", None
     texts = [block for block in objects(system) if isinstance(block.get("text"), str)]
-    billing = texts.pop(0)["text"] if texts and texts[0]["text"].startswith(_BILLING) else None
+    billing = texts.pop(0)["text"] if texts and texts[0]["text"].startswith(BILLING) else None
     return tuple([Text(block["text"], rest(block, "type", "text")) for block in texts]), billing
 
 

@@ -19,7 +19,7 @@ from hypothesis import settings
 LONG = bool(os.environ.get("MIDSTREAM_LONG") or os.environ.get("MIDSTREAM_EXAMPLES"))
 V = TypeVar("V")
 _SHARE, _FEWEST = 4, 10
-_ON_THE_OTHER = 2
+_ON_THE_OTHER = 1
 _OTHER = {"each_loop": "uvloop", "store": "memory", "new_state": "memory"}
 SETTINGS = "_hypothesis_internal_use_settings"
 """Where hypothesis keeps the settings of a property."""
@@ -82,7 +82,7 @@ def each_kind(
 
 
 def _mark_the_second_time(items: list[pytest.Item]) -> None:
-    """What runs a second time on another event loop or store has the first few cases of each test there."""
+    """What runs a second time on another event loop or store has the first case of each test there."""
     met: Counter[object] = Counter()
     for item in items:
         params = getattr(getattr(item, "callspec", None), "params", {})

@@ -10,6 +10,7 @@ import pytest
 from midstream.sim.providers import MODELS
 from midstream.sim.server import Sim
 from midstream.store import SqliteStore
+from tests.long_run import cases
 
 from .conftest import Cli
 from .test_commands import Script
@@ -22,7 +23,7 @@ def script(environ: dict[str, str]) -> Script:
     return Script(environ)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", cases(MODELS, {"kimi-k2.5", "claude-sonnet-4-5"}))
 def test_a_double_is_called_sim_and_costs_nothing(cli: Cli, model: str) -> None:
     found = msgspec.json.decode(cli("ask", "-m", f"sim/{model}", "--json", "Hello").stdout)
     assert found["cost"] == 0

@@ -24,6 +24,7 @@ from midstream.cli.gateway import binds_loopback
 from midstream.gateway.api_key import PREFIX, fault_of
 from midstream.gateway.spend import window_key
 from midstream.gateway.state import open_state
+from tests.long_run import each_once
 
 from .conftest import Cli
 
@@ -172,15 +173,15 @@ def test_a_check_shows_where_each_name_leads(cli: Cli, monkeypatch: pytest.Monke
     assert "secret-value" not in result.output
 
 
-@pytest.mark.parametrize(
-    "command", [("gateway", "check"), ("serve", "--print", "claude", "--config"), ("serve", "--config")]
-)
-@pytest.mark.parametrize(
-    ("toml", "says"),
-    [
-        ("[server]\nprot = 1", "gateway.toml, line 2: server.prot: unknown setting; did you mean port?"),
-        ('[aliases]\na = "mooonshot/x"', "unknown provider 'mooonshot'"),
-    ],
+@each_once(
+    ("command", [("gateway", "check"), ("serve", "--print", "claude", "--config"), ("serve", "--config")]),
+    (
+        "toml, says",
+        [
+            ("[server]\nprot = 1", "gateway.toml, line 2: server.prot: unknown setting; did you mean port?"),
+            ('[aliases]\na = "mooonshot/x"', "unknown provider 'mooonshot'"),
+        ],
+    ),
 )
 def test_a_bad_configuration_is_one_line(cli: Cli, command: tuple[str, ...], toml: str, says: str) -> None:
     Path("gateway.toml").write_text(toml)

@@ -16,6 +16,7 @@ from midstream.core.tools import ToolSpec
 from midstream.sim.answer import Answer, Call
 from midstream.sim.server import Sim
 from midstream.store import SqliteStore
+from tests.long_run import each_once
 
 from .conftest import Cli, serving
 from .terminal import Terminal
@@ -171,8 +172,7 @@ def test_a_note_made_on_one_model_is_used_by_the_next_after_a_restart(
     assert f"{NOTE}\n</memory>" in double.system
 
 
-@pytest.mark.parametrize("model", MODELS.values())
-@pytest.mark.parametrize("place", ["project", "user"])
+@each_once(("model", MODELS.values()), ("place", ["project", "user"]))
 def test_a_skill_with_a_script_works(model: str, place: str, cli: Cli, stage: Sim, double: Double, home: Path) -> None:
     folder = make_skill(home / "skills" if place == "user" else Path(".agents/skills")).resolve()
     command = f"sh {folder}/scripts/count.sh notes.txt"

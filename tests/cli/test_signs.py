@@ -21,6 +21,7 @@ from midstream.core.blocks import Conversation, Text, ToolCall, ToolResponse, Tu
 from midstream.core.events import ToolFinished
 from midstream.dialects.registry import REGISTRY, Resolved
 from midstream.store import MemoryStore
+from tests.long_run import each_once
 
 from .conftest import Cli
 from .terminal import Open
@@ -82,8 +83,7 @@ def test_a_terminal_of_the_c_locale_gets_words(opened: Open, term: str) -> None:
     assert terminal.raw.isascii()
 
 
-@pytest.mark.parametrize("columns", [40, 80, 200])
-@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+@each_once(("columns", [40, 80, 200]), ("term", ["xterm-256color", "dumb"]))
 def test_help_is_readable(opened: Open, columns: int, term: str) -> None:
     terminal = opened("chat", "-m", "sim/kimi-k2.5", columns=columns, TERM=term)
     terminal.wait_for("›")

@@ -42,6 +42,7 @@ from midstream.transport import RetryPolicy, TransportOptions
 from midstream.wires.request import Request
 from tests.client import scripted
 from tests.client.scripted import Cut, Drop, Host, Item, Refusal, Said, play
+from tests.long_run import each_once
 from tests.transport.loopback import Seen, Server, Wire
 
 ASKED = Conversation((human("hi", key="t0"),))
@@ -144,16 +145,14 @@ def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False, breaker: B
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("status", [429, 500, 503, 529])
+@each_once(("whole", [False, True]), ("status", [429, 500, 503, 529]))
 def test_the_next_model_answers_where_one_cannot_begin_to(status: int, whole: bool) -> None:
     turn, asked = _chain([[Refusal(status)], [Refusal(status)], [Answer("from c")]], whole=whole)
     assert turn.text == "from c" and turn.origin.provider == "c"
     assert asked == [1, 1, 1]
 
 
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("status", [400, 401, 404, 422])
+@each_once(("whole", [False, True]), ("status", [400, 401, 404, 422]))
 def test_what_another_try_cannot_mend_stops_the_chain(status: int, whole: bool) -> None:
     error, asked = _chain([[Refusal(status)], [Answer("x")]], whole=whole)
     assert error.status == status and error.provider == "a"
@@ -381,8 +380,7 @@ def test_the_functions_of_the_module_make_and_close_a_client() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("shape", ["an error", "an error as a stream", "the key beyond what is quoted"])
-@pytest.mark.parametrize("whole", [False, True])
+@each_once(("shape", ["an error", "an error as a stream", "the key beyond what is quoted"]), ("whole", [False, True]))
 def test_a_key_the_peer_echoes_after_a_good_status_is_in_no_error(shape: str, whole: bool) -> None:
     key = "sk-canary-0123456789abcdef"
 

@@ -219,8 +219,7 @@ def _client(like: str, base: str) -> Client:
     return Client(catalog, transport=QUICK, api_key=KEY)
 
 
-@pytest.mark.parametrize("place", ["error", "stream", "whole"])
-@pytest.mark.parametrize("like", BEGINNINGS)
+@each_once(("place", ["error", "stream", "whole"]), ("like", BEGINNINGS))
 def test_no_echo_of_a_key_is_shown(like: str, place: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 

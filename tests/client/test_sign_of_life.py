@@ -13,6 +13,7 @@ from midstream.core.errors import BadRequest, MidstreamError
 from midstream.core.events import Done, ErrorEvent, Event, Start
 from midstream.core.lifecycle import check
 from tests.client.scripted import catalog
+from tests.long_run import each_once
 from tests.transport.asking import Clock, run
 from tests.transport.loopback import Script, Seen, Server, Wire, scripted
 from tests.transport.test_client import patient
@@ -127,8 +128,7 @@ CURED = {
 }
 
 
-@pytest.mark.parametrize("what", CURED)
-@pytest.mark.parametrize("chain", [("a/m",), ("a/m", "b/n")])
+@each_once(("what", CURED), ("chain", [("a/m",), ("a/m", "b/n")]))
 def test_before_the_first_block_an_answer_is_asked_for_again(what: str, chain: tuple[str, ...]) -> None:
     first, waits = CURED[what]
 

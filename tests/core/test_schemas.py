@@ -67,8 +67,7 @@ def test_plain_touches_nothing_else() -> None:
     assert plain(schema) == schema
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "moonshot", "gemini"])
-@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+@each_once(("name", ["openai", "anthropic", "moonshot", "gemini"]), ("keyword", ["anyOf", "oneOf"]))
 def test_alternatives_at_the_root_become_one_object(name: str, keyword: str) -> None:
     schema = {
         "description": "Find.",

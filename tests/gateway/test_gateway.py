@@ -17,6 +17,7 @@ from midstream.dialects.provider import Provider
 from midstream.dialects.registry import resolve
 from midstream.gateway.issued_ids import from_issued
 from tests.gateway.serving import Gate, asynchronous, gate
+from tests.long_run import each_once
 
 CLIENTS = {
     "openai-chat": ("openai-compatible/x", "/v1"),
@@ -237,8 +238,7 @@ async def test_errors_are_in_the_clients_shape(path: str) -> None:
 FAULTS = {"429": 429, "500": 500}
 
 
-@pytest.mark.parametrize("path", SHAPES)
-@pytest.mark.parametrize("fault", FAULTS)
+@each_once(("path", SHAPES), ("fault", FAULTS))
 @asynchronous
 async def test_an_upstreams_trouble_reaches_the_client(path: str, fault: str) -> None:
     async with gate(retries=0) as gateway:

@@ -17,6 +17,7 @@ from midstream.sim.answer import Answer
 from midstream.sim.http_server import HTTPRequest, HTTPServer, Responder
 from tests.gateway.serving import Gate, asynchronous, gate
 from tests.gateway.test_manners import events, request
+from tests.long_run import each_once
 
 WIRES = ("openai-chat", "openai-responses", "anthropic", "gemini")
 VENDORS = (
@@ -77,8 +78,7 @@ def counts(wire: str, body: dict[str, Any]) -> int:
             return int(body["usage"]["output_tokens"])
 
 
-@pytest.mark.parametrize("said", NOTHING)
-@pytest.mark.parametrize("wire", WIRES)
+@each_once(("said", NOTHING), ("wire", WIRES))
 @asynchronous
 async def test_an_answer_that_says_nothing(wire: str, said: str) -> None:
     config = "[aliases]\n" + "".join([f'"{name}" = ["sim/{name}", "sim/gpt-4o-mini"]\n' for name in VENDORS])

@@ -15,9 +15,12 @@ from midstream.core.errors import ConfigError
 from midstream.core.tools import ToolSpec
 from midstream.templates.prompt import JOINER, PromptWriter, Specials
 from midstream.templates.registry import TEMPLATES, get_template
+from tests.long_run import cases
 from tests.templates.strategies import HALVES, TOKENS, Draft, drafts, harmless, tool_drafts
 
-every_template = pytest.mark.parametrize("name", TEMPLATES)
+ALIKE = {"kimi-k2-0711", "kimi-k2", "kimi-k2.6", "kimi-k2.7-code"}
+"""Written by the code of kimi-k2-thinking and kimi-k2.5, with other values."""
+every_template = pytest.mark.parametrize("name", cases(TEMPLATES, set(TEMPLATES) - ALIKE))
 switches = st.fixed_dictionaries(
     {
         "thinking": st.sampled_from([None, True, False]),

@@ -147,22 +147,18 @@ def test_special_tokens_never_reach_the_text_unless_quoted(name: str, text: str,
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_plain_text_passes_at_once(name: str) -> None:
+def test_plain_text_passes_at_once_and_prose_is_kept_to_the_letter(name: str) -> None:
     filter = get_filter(name, TOOLS)
     for piece in ("Hello", ", wor", "ld. 1 < 2", " & all."):
         assert "".join([f.text for f in filter.feed(piece)]) == piece
     assert filter.close() == []
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_prose_is_kept_to_the_letter(name: str) -> None:
     text = "  A list: [1] {x} <b>bold</b> `<tool>` <use case> a < b\n\n```python\nf(1)\n```\n"
     for portions in splits(text):
         assert outcome(feed(get_filter(name, TOOLS), portions)).text == text
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tools_are_declared(name: str) -> None:
+def test_tools_and_results_are_told_and_no_calls_are_nothing(name: str) -> None:
     """Choosing a format changes what is asked: each declares every tool, with its schema, in its own words."""
     text = text_format(name).declare(TOOLS)
     for spec in TOOLS:
@@ -170,16 +166,8 @@ def test_tools_are_declared(name: str) -> None:
         assert spec.description in text
     assert '"path"' in text
     assert len({text_format(other).declare(TOOLS) for other in NAMES}) == len(NAMES)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_result_carries_its_text(name: str) -> None:
     response = ToolResponse("id0", "read", (Text("line one\n"), Text("line two")))
     text = text_format(name).render_result(response, "functions.read:0")
     assert "line one" in text
     assert "line two" in text
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_calls_render_as_nothing(name: str) -> None:
     assert text_format(name).render_calls((), ()) == ""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from midstream import Conversation, Options, Request, ToolSpec, encode_request, human, resolve
 from midstream.core.blocks import Text
+from tests.long_run import each_once
 
 MODELS = {
     "openai-chat": "openai-compatible/any",
@@ -89,8 +90,7 @@ def test_a_forced_choice_that_is_refused_is_auto(wire: str, choice: str) -> None
     assert noted(request, "option") == []
 
 
-@pytest.mark.parametrize("wire", MODELS)
-@pytest.mark.parametrize("understood", [True, False])
+@each_once(("wire", MODELS), ("understood", [True, False]))
 def test_strict_is_said_where_it_is_understood(wire: str, understood: bool) -> None:
     strict = (ToolSpec("a", "does a", {"type": "object", "properties": {}}, strict=True),)
     body, _ = ask(wire, tools=strict, dialect={"strict_tools": understood})

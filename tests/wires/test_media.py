@@ -147,10 +147,12 @@ def test_fields_of_another_wire_stay_at_home(reader: str) -> None:
     assert [key for key in foreign if f'"{key}"' in body] == [own] * (own is not None)
 
 
-@pytest.mark.parametrize("reader", ["openai", "openrouter-responses"])
-@pytest.mark.parametrize(
-    ("kind", "format_"),
-    [("mpeg", "mp3"), ("mp3", "mp3"), ("x-wav", "wav"), ("wav; rate=16000", "wav"), ("flac", "flac")],
+@each_once(
+    ("reader", ["openai", "openrouter-responses"]),
+    (
+        "kind, format_",
+        [("mpeg", "mp3"), ("mp3", "mp3"), ("x-wav", "wav"), ("wav; rate=16000", "wav"), ("flac", "flac")],
+    ),
 )
 def test_sounds_are_named_in_the_words_of_the_wire(reader: str, kind: str, format_: str) -> None:
     assert f'"format":"{format_}"' in sent(reader, Media(f"audio/{kind}", "QUJD"))[0]

@@ -34,6 +34,7 @@ from midstream.wires.encode_context import EncodeContext
 from midstream.wires.history_cache import HistoryCache, write_history
 from midstream.wires.openai_responses.encode import ResponsesWriter
 from midstream.wires.openai_responses.parse import parse_request
+from tests.long_run import each_once
 from tests.wires.drafts import encode_draft
 from tests.wires.openai_responses.requests import normal
 
@@ -64,8 +65,7 @@ def items(*turns: Turn, **options: Any) -> list[dict[str, Any]]:
     return body(*turns, **options)["input"]
 
 
-@pytest.mark.parametrize("data", [None, "x", [1], 5])
-@pytest.mark.parametrize("kind", ["part", "web_search_call"])
+@each_once(("data", [None, "x", [1], 5]), ("kind", ["part", "web_search_call"]))
 def test_a_block_that_is_no_part_stays_behind(kind: str, data: Any) -> None:
     """In a question and in a result, where only parts of a message may stand."""
     odd = Opaque(kind, data, OWN)

@@ -300,6 +300,39 @@ async def test_a_field_that_only_the_first_of_a_chain_takes_is_sent_to_none() ->
         assert gateway.sim.refused == []
 
 
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+LOOK_UP = "Perform a web search for the query: weather oslo"
+
+
+@asynchronous
+async def test_a_search_that_no_model_has_is_answered_as_one_that_failed() -> None:
+    body = {"model": "sim/kimi-k2.5", "max_tokens": 900, "messages": [{"role": "user", "content": LOOK_UP}]}
+    async with gate() as gateway:
+        status, headers, answer = await gateway.post("/v1/messages", {**body, "tools": [SEARCH]})
+        assert (status, answer["stop_reason"], headers["x-midstream-notes"]) == (200, "end_turn", "foreign_builtin")
+        assert [block["type"] for block in answer["content"]] == ["server_tool_use", "web_search_tool_result", "text"]
+        assert answer["content"][1]["content"]["error_code"] == "unavailable"
+        assert "x-midstream-model" not in headers and answer["usage"] == {"input_tokens": 0, "output_tokens": 0}
+        data = await gateway.stream("/v1/messages", {**body, "tools": [SEARCH], "stream": True})
+        assert b'"error_code":"unavailable"' in data and data.endswith(b'{"type":"message_stop"}\n\n')
+        assert gateway.sim.requests == 0
+        # What came of it may stand in the history of the next request, for any model.
+        said = [*body["messages"], {"role": "assistant", "content": answer["content"]}, body["messages"][0]]
+        for model in ("kimi-k2.5", "claude-sonnet-5", "gpt-5.2"):
+            assert (await gateway.post("/v1/messages", {**body, "model": f"sim/{model}", "messages": said}))[0] == 200
+        status, headers, _ = await gateway.post(
+            "/v1/messages", {**body, "tools": [SEARCH, {"name": "look", "input_schema": {"type": "object"}}]}
+        )
+        assert status == 200 and "foreign_builtin" in headers["x-midstream-notes"]
+        assert [tool["function"]["name"] for tool in gateway.sim.seen[-1].body["tools"]] == ["look"]
+        tool = {"type": "web_search"}
+        status, _, answer = await gateway.post(
+            "/v1/responses", {"model": "sim/kimi-k2.5", "input": "x", "tools": [tool]}
+        )
+        assert status == 400 and "has no web_search" in answer["error"]["message"]
+        assert not gateway.sim.refused
+
+
 @asynchronous
 async def test_a_response_is_kept_continued_and_deleted() -> None:
     async with gate() as gateway:

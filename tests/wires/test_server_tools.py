@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from midstream import Conversation, Opaque, Origin, Turn, encode_request
+from midstream import Conversation, Opaque, Origin, Text, Turn, encode_request
 from midstream.core.errors import BadRequest
+from midstream.core.events import Done
 from midstream.dialects.registry import resolve
 from midstream.wires.request import ParsedRequest, parse_request
-from midstream.wires.server_tools import sources_as_text, without_server_tools
+from midstream.wires.server_tools import answer_search, sources_as_text, without_server_tools
 from tests.long_run import each_once
 
 SEARCH: dict[str, dict[str, Any]] = {
@@ -73,6 +74,31 @@ def test_a_search_alone_is_refused_in_plain_words(wire: str) -> None:
     with pytest.raises(BadRequest, match="has no other tool") as caught:
         without_server_tools(asked(wire, SEARCH[wire]), wire, resolve("mistral/mistral-large-latest").dialect)
     assert caught.value.status == 400
+
+
+def test_a_messages_client_is_told_in_its_own_words() -> None:
+    mistral, claude = resolve("mistral/mistral-large-latest").dialect, resolve("anthropic/claude-sonnet-5").dialect
+    search, code = SEARCH["anthropic"], {"type": "code_execution_20250825", "name": "code_execution"}
+    told = answer_search(asked("anthropic", search), "anthropic", mistral, "x1")
+    assert told is not None
+    last = told[0][-1]
+    assert isinstance(last, Done) and last.turn.stop_reason == "end_turn"
+    call, result, text = last.turn.blocks
+    assert isinstance(call, Opaque) and isinstance(result, Opaque) and isinstance(text, Text)
+    assert call.data == {"type": "server_tool_use", "id": "srvtoolu_x1", "name": "web_search", "input": {"query": "weather in Oslo?"}}  # fmt: skip
+    error = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    assert result.data == {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_x1", "content": error}
+    assert [(note.action, note.code) for note in told[1]] == [("dropped", "foreign_builtin")]
+    for wire, reader, tools in (
+        ("anthropic", claude, [search]),  # it has one
+        ("anthropic", mistral, [search, SHELL["anthropic"]]),  # the rest of the request is for a model
+        ("anthropic", mistral, [search, code]),
+        ("anthropic", mistral, []),
+        ("openai-responses", mistral, [SEARCH["openai-responses"]]),
+        ("gemini", mistral, [SEARCH["gemini"]]),
+        ("openai-chat", mistral, [SEARCH["openai-chat"]]),
+    ):
+        assert answer_search(asked(wire, *tools), wire, reader, "x1") is None, (wire, tools)
 
 
 def test_gemini_takes_its_search_only_alone() -> None:

@@ -20,13 +20,14 @@ from msgspec.structs import replace
 from ..client.attempts import Attempt, Report
 from ..core.blocks import Conversation, Origin, Turn, Usage
 from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
-from ..core.events import Done, ErrorEvent, Start, TextDelta, ThinkingDelta, ToolCallDelta
+from ..core.events import Done, ErrorEvent, Event, Start, TextDelta, ThinkingDelta, ToolCallDelta
 from ..core.handoff import Note, summarize_notes
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, AnswerWriter, Habits, answer_notes, answer_to, make_writer, write_events
 from ..wires.door import fit_request
 from ..wires.request import ParsedRequest, Request
+from ..wires.server_tools import answer_search
 from .body import Message, Receive, read_body
 from .history import read_request, take_in
 from .issued_ids import IssuedIds
@@ -53,7 +54,7 @@ class Exchange:
     """What is known of one request, and what its log line will say."""
 
     __slots__ = (
-        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_send", "_sending", "_task", "_turn_key", "_writer", "asked", "began", "conversation",
+        "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_ready", "_send", "_sending", "_task", "_turn_key", "_writer", "asked", "began", "conversation",
         "cost", "error", "first", "habits", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "tried", "turn", "wire",
     )  # fmt: skip
 
@@ -65,6 +66,7 @@ class Exchange:
         self._client_gone = False
         self._heard = 0  # characters of the answer that came
         self._writer: AnswerWriter | None = None
+        self._ready: list[Event] | None = None  # the answer, where no model is asked
         self._task: asyncio.Task[Any] | None = None  # what is cancelled when the client leaves
         self._last_sent = self.began = time.monotonic()
         self.scope = scope
@@ -103,7 +105,9 @@ class Exchange:
             parsed, route = await self._read(body, headers, model, stream)
             # A body may be many megabytes, and the answer may take minutes.
             del body
-            if parsed.options.stream:
+            if self._ready is not None:
+                await self._answer_ready(parsed, self._ready, array)
+            elif parsed.options.stream:
                 await self._stream(parsed, route, receive, array)
             else:
                 await self._whole(parsed, route, receive)
@@ -156,6 +160,11 @@ class Exchange:
         # What is kept is the client's own input, before anything below changes it for the reader.
         if wire == "openai-responses" and parsed.requested.store is not False:
             gateway.responses.remember(self, body)
+        ready = answer_search(parsed, wire, target.dialect, self._turn_key)
+        if ready is not None:
+            self._ready, notes = ready
+            self.notes += notes
+            return parsed, route
         parsed, notes = fit_request(
             parsed,
             wire,
@@ -298,6 +307,21 @@ class Exchange:
         writer = make_writer(self.wire, context)
         body = writer.body(sealed.turn(turn))
         self.notes += writer.notes
+        await self._send_body(body)
+
+    async def _answer_ready(self, parsed: ParsedRequest, events: list[Event], array: bool) -> None:
+        """Send an answer that no model was asked for."""
+        self.target = None
+        last = events[-1]
+        assert isinstance(last, Done)
+        self.turn = last.turn
+        writer = self._writer = make_writer(self.wire, self._context(parsed, array=array))
+        if parsed.options.stream:
+            await self._write(write_events(writer, events), more=False)
+        else:
+            await self._send_body(writer.body(last.turn))
+
+    async def _send_body(self, body: bytes) -> None:
         self.status = 200
         if self.record is not None:
             self.record.sent.add(time.monotonic(), body)

@@ -2,7 +2,8 @@
 
 A client asks for its own wire's; the model behind the gateway may have the same thing under another name, or none. What the
 reader has is requested in its own format; what it lacks is dropped with a note. If nothing else was requested, the request is
-refused: an answer without the search would only look like one.
+refused: an answer without the search would only look like one. Where the client's wire has words for a search that failed, they are
+the answer, and no model is asked.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..core.blocks import Block, Opaque, Text, ToolSpec
+from ..core.blocks import Block, Opaque, Origin, Text, ToolSpec
 from ..core.dialect import Dialect
 from ..core.errors import BadRequest
+from ..core.events import Event
 from ..core.handoff import Note
+from ..core.reduce import TurnBuilder
 from .request import ParsedRequest
 
+_SEARCH = "web_search"
 _KINDS = (
-    (re.compile(r"\$?(?:web_?search|google_?search)"), "web_search"),
+    (re.compile(r"\$?(?:web_?search|google_?search)"), _SEARCH),
     (re.compile(r"code_?(?:execution|interpreter)"), "code_execution"),
 )
 
@@ -78,6 +82,47 @@ def without_server_tools(parsed: ParsedRequest, wire: str, reader: Dialect) -> t
     # A choice of a tool that is not sent would be refused.
     options = replace(parsed.options, tool_choice=None) if choice in gone else parsed.options
     return replace(parsed, tools=tuple(kept), options=options), notes
+
+
+def answer_search(
+    parsed: ParsedRequest, wire: str, reader: Dialect, answer_id: str
+) -> tuple[list[Event], list[Note]] | None:
+    """The answer to a request whose only tool is a web search that the reader lacks: that there is none. None for any other request,
+    and on wires without words for it."""
+    block_pair = _FAILED_SEARCHES.get(wire)
+    if (
+        block_pair is None
+        or not parsed.tools
+        or (reader.wire == wire and (reader.server_tools or reader.builtin_prefix))
+    ):
+        return None
+    kinds = {found[1] if (found := server_tool(tool)) is not None else "" for tool in parsed.tools}
+    if kinds != {_SEARCH} or _SEARCH in (reader.server_tools or {}):
+        return None
+    turns = parsed.conversation.turns
+    origin = Origin("midstream", wire)
+    builder = TurnBuilder(answer_id, origin)
+    for block in block_pair(answer_id, turns[-1].text if turns else ""):
+        builder.whole(Opaque(block["type"], block, origin))
+    builder.text("Web search is not available: the model behind this gateway has none. Nothing was searched.")
+    builder.finish("end_turn")
+    names = ", ".join([tool.builtin or tool.name for tool in parsed.tools])
+    why = f"{names}: this model has no equivalent, and the request has no other tool; the model was not asked"
+    return builder.take(), [Note("dropped", "tool", "foreign_builtin", why)]
+
+
+def _failed_messages_search(answer_id: str, query: str) -> tuple[dict[str, Any], ...]:
+    """A search that failed, as Anthropic's host tells it (field-guide/anthropic-messages.md#server-tools)."""
+    call_id = f"srvtoolu_{answer_id}"
+    failure = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    return (
+        {"type": "server_tool_use", "id": call_id, "name": _SEARCH, "input": {"query": query[:_LONGEST_QUERY]}},
+        {"type": "web_search_tool_result", "tool_use_id": call_id, "content": failure},
+    )
+
+
+_FAILED_SEARCHES = {"anthropic": _failed_messages_search}
+_LONGEST_QUERY = 500
 
 
 def sources_as_text(parsed: ParsedRequest, reader: Dialect) -> ParsedRequest:

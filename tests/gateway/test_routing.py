@@ -284,6 +284,7 @@ def test_without_stickiness_each_request_is_placed_anew() -> None:
 def test_lists_show_what_a_tenant_may_ask_for() -> None:
     listed = {each.id: each for each in ROUTER.listed(LOCAL)}
     assert list(listed)[:4] == ["claude-sonnet-4-5", "fast", "Loud", "split"]
+    assert listed["claude-opus-5"].target == "moonshot/kimi-k2-thinking"  # a known name that fits a pattern
     assert "claude-*" not in listed and "openai/gpt-4o" not in listed  # a pattern; no key
     assert {KIMI, "sim/kimi-k2.5", "anthropic/claude-sonnet-4-5"} <= set(listed)
     assert not [name for name in listed if name.startswith("ollama/")]  # nobody spoke of it
@@ -291,8 +292,24 @@ def test_lists_show_what_a_tenant_may_ask_for() -> None:
     assert listed[KIMI].display_name == "Kimi K2.5"
     assert listed["fast"].claude_id == "anthropic/fast" and listed["claude-sonnet-4-5"].claude_id == "claude-sonnet-4-5"
     some = [each.id for each in ROUTER.listed(Tenant("t", "k", models=("moonshot/*", "fast")))]
-    assert some[:2] == ["fast", "Loud"] and all(each.startswith("moonshot/") for each in some[2:]) and len(some) > 3
+    assert some[:2] == ["fast", "Loud"]
+    assert all(each.startswith(("moonshot/", "claude-")) for each in some[2:]) and len(some) > 3
     assert ROUTER.served() == list(listed)
+
+
+def test_a_key_for_a_pattern_is_shown_the_names_that_fit() -> None:
+    """The key that the team guide makes, and a picker that lists what it may use."""
+    claude = Tenant("t", "k", models=("claude-*",))
+    shown = [each.id for each in ROUTER.listed(claude)]
+    assert "claude-sonnet-4-5" in shown and "claude-opus-5" in shown
+    assert all(name.startswith("claude-") for name in shown)
+    for name in shown:
+        assert ROUTER.route(name, claude).models
+    sonnets = [each.id for each in ROUTER.listed(Tenant("t", "k", models=("claude-sonnet-*",)))]
+    assert sonnets and all(name.startswith("claude-sonnet-") for name in sonnets)
+    # A pattern for whatever is asked lists no names: all of them would lead to one model.
+    alone = make_router('[aliases]\n"*" = "moonshot/kimi-k2.5"\n')
+    assert not [each for each in alone.listed(LOCAL) if each.alias]
 
 
 def test_every_listed_id_leads_to_its_target() -> None:

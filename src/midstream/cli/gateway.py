@@ -280,8 +280,7 @@ def check(config_path: Path) -> int:
     width = max([len(name) for name, _ in rows], default=0)
     for name, chain in rows:
         click.echo(f"  {name:<{width}}  ->  {chain}")
-    named = {alias.name for alias in config.aliases}
-    direct = [each.id for each in router.listed(LOCAL) if each.id not in named]
+    direct = [each.id for each in router.listed(LOCAL) if not each.alias]
     if direct:
         more = f" and {len(direct) - 8} more" if len(direct) > 8 else ""
         click.echo(f"By their own names: {', '.join(direct[:8])}{more}")

@@ -62,6 +62,8 @@ class ListedModel(Value, frozen=True):
     display_name: str
     target: str
     claude_id: str
+    alias: str = ""
+    """The alias that it is or fits, if there is one."""
 
 
 class Router:
@@ -115,7 +117,7 @@ class Router:
         return route
 
     def listed(self, tenant: Tenant) -> list[ListedModel]:
-        """The models that this tenant may ask for, aliases first. Patterns have no name to list."""
+        """The models that this tenant may ask for, aliases first; of a pattern the known names that fit it."""
         return [each for place, each in self._table.listed if _permitted(place, tenant)]
 
     def targets(self) -> set[str]:
@@ -258,8 +260,14 @@ class _Table:
     def _list(self) -> Iterable[tuple[_Place, ListedModel]]:
         for alias in self._exact.values():
             place = _Place(alias.name, alias.models, alias)
-            yield place, _listed(alias.name, alias.models[0], alias.display_name)
-        for name in dict.fromkeys(self.catalog.names()):
+            yield place, _listed(alias.name, alias.models[0], alias.display_name, alias.name)
+        names = list(dict.fromkeys(self.catalog.names()))
+        # What a client asks a pattern for are the names that models have elsewhere. `*` alone is for names nobody thought of.
+        for name in dict.fromkeys([name.rpartition("/")[2] for name in names]):
+            fitting = self._by_pattern(name) if name.lower() not in self._exact else None
+            if fitting is not None and fitting.alias is not None and fitting.alias.name.strip("*"):
+                yield fitting, _listed(name, fitting.models[0], "", fitting.alias.name)
+        for name in names:
             if name.lower() in self._exact or not self._offered(name):
                 continue
             direct = self._direct(name)
@@ -330,8 +338,8 @@ def _behind(name: str, prefix: str) -> str | None:
     return name[len(prefix) :] if name.lower().startswith(prefix) and len(name) > len(prefix) else None
 
 
-def _listed(id: str, target: str, display_name: str) -> ListedModel:
-    return ListedModel(id, display_name or _title(id), target, id if _for_claude(id) else f"anthropic/{id}")
+def _listed(id: str, target: str, display_name: str, alias: str = "") -> ListedModel:
+    return ListedModel(id, display_name or _title(id), target, id if _for_claude(id) else f"anthropic/{id}", alias)
 
 
 def _for_claude(id: str) -> bool:

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.core.errors import ConfigError
-from midstream.gateway.spend import SPEND_WINDOWS, Budget, micro_dollars, parse_budget, window_end, window_key
+from midstream.gateway.spend import (
+    MICRO,
+    SPEND_WINDOWS,
+    Budget,
+    micro_dollars,
+    parse_budget,
+    show_dollars,
+    window_end,
+    window_key,
+)
 
 
 def at(text: str) -> float:
@@ -28,6 +37,25 @@ def at(text: str) -> float:
 )
 def test_a_budget(text: str, budget: Budget) -> None:
     assert parse_budget(text) == budget
+
+
+@pytest.mark.parametrize(
+    ("dollars", "shown"),
+    [(0, "$0.00"), (0.000125, "$0.000125"), (0.0001, "$0.0001"), (0.01, "$0.01"), (0.5, "$0.50"), (0.999999, "$0.999999"),
+     (1, "$1.00"), (20.004512, "$20.00"), (1_000_000, "$1000000.00")],
+)  # fmt: skip
+def test_no_amount_is_shown_as_nothing(dollars: float, shown: str) -> None:
+    assert show_dollars(dollars) == shown
+    assert show_dollars(micro_dollars(dollars) / MICRO) == shown
+
+
+def test_a_budget_is_shown_as_it_was_written() -> None:
+    assert [str(parse_budget(text)) for text in ("20/month", "0.0001/day", "0.50/day", "2000000/total")] == [
+        "$20 a month",
+        "$0.0001 a day",
+        "$0.50 a day",
+        "$2000000 in total",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from ..core.errors import ConfigError, LocalError, MidstreamError, MissingKey
 from ..gateway.api_key import last_four, make_key
 from ..gateway.config import DEFAULT_PORT, Alias, GatewayConfig, LogFormat, load_config
 from ..gateway.routing import Router
-from ..gateway.spend import MICRO, Budget, parse_budget, window_key
+from ..gateway.spend import MICRO, Budget, parse_budget, show_budget, show_dollars, window_key
 from ..gateway.state import GatewayState, KeyRecord, open_state, state_path
 from ..gateway.tenants import LOCAL, tenant_of
 from ..sim.providers import MODELS, SIM, sim_providers
@@ -452,7 +452,7 @@ def list_keys(as_json: bool, config_path: Path | None, store: str | None) -> Non
     rows = [("ID", "NAME", "TENANT", "ENDS IN", "SPENT", "LIMITS")]
     for key, spent in found:
         limits = "; ".join([each for each in (_fault(key, now), _limits(key)) if each])
-        rows.append((key.id, key.name, key.tenant, f"…{last_four(key.id)}", f"${spent / MICRO:.2f}", limits))
+        rows.append((key.id, key.name, key.tenant, f"…{last_four(key.id)}", show_dollars(spent / MICRO), limits))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
@@ -508,9 +508,7 @@ def _limits(key: KeyRecord) -> str:
         f"models {', '.join(key.models)}" if key.models else "all models",
         f"{key.rate} requests a minute" if key.rate is not None else "",
         f"{key.concurrency} at once" if key.concurrency is not None else "",
-        f"${key.spend:g} {'in total' if key.spend_window == 'total' else f'a {key.spend_window}'}"
-        if key.spend is not None
-        else "",
+        show_budget(key.spend, key.spend_window) if key.spend is not None else "",
         f"text calls: {key.text_calls}" if key.text_calls else "",
         f"until {datetime.fromtimestamp(key.expires, UTC):%Y-%m-%d %H:%M} UTC" if key.expires is not None else "",
     ]

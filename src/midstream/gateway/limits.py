@@ -22,7 +22,7 @@ from typing import Protocol
 
 from ..core.errors import MidstreamError, Overloaded, QuotaExceeded, RateLimited
 from .bucket import Bucket
-from .spend import MICRO, micro_dollars, window_end, window_key
+from .spend import MICRO, micro_dollars, show_dollars, window_end, window_key
 from .tenants import Tenant
 
 SYNC_EVERY = 1.0
@@ -269,7 +269,7 @@ class Limiter:
         if spent < account.budget:
             return
         end = window_end(tenant.spend_window, now)
-        told = f"this key has spent ${spent / MICRO:.2f} of its ${tenant.spend:.2f}"
+        told = f"this key has spent {show_dollars(spent / MICRO)} of its {show_dollars(tenant.spend or 0.0)}"
         if end is None:
             raise QuotaExceeded(f"{told}, which is not reset; ask the gateway's operator for more", status=429)
         raise QuotaExceeded(

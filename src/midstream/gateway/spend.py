@@ -28,7 +28,7 @@ class Budget(Value, frozen=True):
     window: SpendWindow = "month"
 
     def __str__(self) -> str:
-        return f"${self.dollars:g} {'in total' if self.window == 'total' else f'a {self.window}'}"
+        return show_budget(self.dollars, self.window)
 
 
 def parse_budget(text: str) -> Budget:
@@ -40,6 +40,19 @@ def parse_budget(text: str) -> Budget:
             f"invalid spend {text!r}; expected dollars and a window, such as 20/month, 0.50/day or 100/total"
         )
     return Budget(float(match[1]), window)
+
+
+def show_budget(dollars: float, window: str) -> str:
+    """`$20 a month`, `$0.50 a day`, `$100 in total`."""
+    return f"{show_dollars(dollars).removesuffix('.00')} {'in total' if window == 'total' else f'a {window}'}"
+
+
+def show_dollars(dollars: float) -> str:
+    """`$20.00`, `$3.21`, `$0.000125`: whole cents from a dollar on, and below it every micro-dollar that counts."""
+    cents = f"{dollars:.2f}"
+    if dollars < 1 and float(cents) != dollars:
+        return "$" + f"{dollars:.6f}".rstrip("0")
+    return f"${cents}"
 
 
 def micro_dollars(dollars: float) -> int:

@@ -412,7 +412,13 @@ async def test_the_doors_that_clients_knock_on() -> None:
         async with gateway.http.get(f"{gateway.url}/metrics") as metrics:
             assert metrics.status == 200 and b"midstream_requests" in await metrics.read()
         assert (await gateway.get("/v1/responses"))[0] == 405
-        assert (await gateway.get("/nothing/here"))[0] == 404
+        for path in ("/nothing/here", "/v1/nothing", "/v1/v1/models"):
+            status, answer = await gateway.get(path)
+            assert (status, answer["error"]["code"]) == (404, "unknown_url"), path
+        status, answer = await gateway.get("/v1/models/nobody-knows")
+        assert (status, answer["error"]["code"]) == (404, "model_not_found")
+        status, answer = await gateway.get("/v1/responses/resp_none")
+        assert (status, answer["error"]["code"]) == (404, "response_not_found")
         async with gateway.http.get(
             f"{gateway.url}/v1/responses",
             headers={

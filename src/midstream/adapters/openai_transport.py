@@ -62,7 +62,9 @@ async def answer(wires: OpenAIWires, method: str, path: str, body: bytes) -> Ans
             return Answered(200, wires.model(path.removeprefix(_MODEL)))
         if not wire or method != "POST":
             raise NotFound(
-                f"{method} {path} is not answered here: chat.completions.create and responses.create are", status=404
+                f"{method} {path} is not answered here: chat.completions.create and responses.create are",
+                status=404,
+                code="unknown_url",
             )
         reading = wires.read(wire, body)
         if not reading.parsed.options.stream:

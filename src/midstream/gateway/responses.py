@@ -95,6 +95,7 @@ class KeptResponses:
                     f"Item with id {id[:80]!r} not found: it was never stored here, was deleted or has expired; "
                     "send the item itself",
                     status=404,
+                    code="item_not_found",
                 )
             found.append(known[id])
         return found
@@ -164,4 +165,4 @@ def _within(whole: bytes, limit: int) -> bytes:
 
 
 def _unknown(id: str) -> NotFound:
-    return NotFound(f"Response with id {id[:80]!r} not found", status=404)
+    return NotFound(f"Response with id {id[:80]!r} not found", status=404, code="response_not_found")

@@ -114,7 +114,7 @@ class _Routes:
     async def metrics(self, request: Request) -> Response:
         metrics = self.gateway.metrics
         if metrics is None:
-            return self.refuse(request, NotFound("this gateway counts nothing", status=404))
+            return self.refuse(request, NotFound("this gateway counts nothing", status=404, code="unknown_url"))
         return Response(metrics.exposition(), media_type=CONTENT_TYPE)
 
     async def hello(self, request: Request) -> Response:
@@ -175,7 +175,8 @@ class _Routes:
             advice = (
                 "see /v1/models, /v1/chat/completions, /v1/responses, /v1/messages and /v1beta/models/…:generateContent"
             )
-        told = NotFound(f"nothing is served at {request.method} {path[:200]}: {advice}", status=404)
+        # OpenAI's code for it: `model_not_found` would send people looking for another name.
+        told = NotFound(f"nothing is served at {request.method} {path[:200]}: {advice}", status=404, code="unknown_url")
         return self.refuse(request, told)
 
     async def wrong_method(self, request: Request, error: Exception) -> Response:

@@ -231,5 +231,6 @@ def test_options_that_a_model_does_not_take_are_logged_once(client: Any, caplog:
             list(said)
     assert [record.getMessage() for record in caplog.records if record.name == "midstream.adapters"] == [
         f"not sent to {KIMI}: 'frobnicate': moonshot-k2.5 is not known to take it",
+        f"not sent to {KIMI}: 'store': moonshot-k2.5 is not known to take it",
         f"not sent to {KIMI}: temperature cannot be set for this model",
     ]

@@ -65,7 +65,7 @@ def test_any_text(texts: list[str]) -> None:
 def test_what_a_line_says() -> None:
     full = record(
         wire="anthropic", tenant="t1", key="k1", asked="claude-x", model="moonshot/kimi-k2.5", stream=True, input=12, output=3,
-        cost=0.0015, ttft_ms=12.345, duration_ms=100.06, attempts=2, notes=1, received=500, sent=700, error="overloaded",
+        cost=0.0015, ttft_ms=12.345, duration_ms=100.06, attempts=2, notes=1, noted="unsupported_option: n", received=500, sent=700, error="overloaded",
     )  # fmt: skip
     (line,) = encode_records([full], "json").splitlines()
     found = msgspec.json.decode(line)
@@ -73,7 +73,7 @@ def test_what_a_line_says() -> None:
     assert found == {
         "id": "r1", "status": 200, "wire": "anthropic", "tenant": "t1", "key": "k1", "asked": "claude-x",
         "model": "moonshot/kimi-k2.5", "stream": True, "input": 12, "output": 3, "cost": 0.0015, "ttft_ms": 12.3,
-        "duration_ms": 100.1, "attempts": 2, "notes": 1, "received": 500, "sent": 700, "error": "overloaded",
+        "duration_ms": 100.1, "attempts": 2, "notes": 1, "noted": "unsupported_option: n", "received": 500, "sent": 700, "error": "overloaded",
     }  # fmt: skip
     text = encode_records([full], "text").decode()
     for part in ("200 anthropic claude-x -> moonshot/kimi-k2.5 100.1 ms", "12+3 tokens", "$0.0015", "error=overloaded"):

@@ -264,7 +264,8 @@ def test_headers_tell_who_answered_and_what_was_changed() -> None:
             path, body = request("anthropic", "claude-sonnet-5", stream=False)
             _, headers, answer = await gateway.post(path, {**body, "top_k": 5, "api_key": "sk-of-another"})
             assert headers["x-midstream-model"] == "sim/kimi-k2.5"
-            assert headers["x-midstream-notes"]
+            assert "unsupported_option: top_k" in headers["x-midstream-notes"].split(", ")
+            assert "unsupported_option: api_key" in headers["x-midstream-notes"].split(", ")
             assert answer["model"] == "claude-sonnet-5", "the client asked for this name"
             assert headers["request-id"] == headers["x-request-id"]
             assert "x-midstream-attempts" not in headers

@@ -24,6 +24,7 @@ def test_fields(case: dict[str, Any]) -> None:
     assert {name: getattr(options, name) for name in case.get("options", {})} == case.get("options", {})
     assert len(notes) == case.get("notes", 0)
     assert all(note.code == "unsupported_option" and note.action == "dropped" for note in notes)
+    assert all(note.name in case["fields"] for note in notes)
 
 
 def test_no_fields_cost_nothing() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from .blocks import Turn, Value
+from .patterns import late_pattern
 
 # Three words are enough for a reader to decide whether to worry: `kept` is never shown, `adapted` means that the model
 # still learns of it in another form, `dropped` that it does not.
@@ -51,6 +52,8 @@ class Note(Value, frozen=True):
     why: str
     turn: int | None = None
     key: str = ""
+    name: str = ""
+    """The option that it is about, where it is about one."""
 
     @property
     def is_news(self) -> bool:
@@ -63,9 +66,24 @@ class Note(Value, frozen=True):
 
 
 def summarize_notes(notes: Iterable[Note]) -> str:
-    """The codes of what was changed, in one line for a header or a log: `missing_reasoning;n=2, tool_renamed`."""
-    counts = Counter([note.code for note in notes if note.is_news])
+    """What was changed, in one line for a header or a log: the codes with how often each applied, and the option that a note is
+    about (`unsupported_option: n, missing_reasoning;n=2`)."""
+    counts: Counter[str] = Counter()
+    named: Counter[str] = Counter()
+    for note in notes:
+        if not note.is_news:
+            continue
+        named[note.code] += bool(note.name)
+        # The names are a client's own, and so is their number.
+        if note.name and named[note.code] <= _MOST_NAMES:
+            counts[f"{note.code}: {_UNSAFE.sub('?', note.name)}"] += 1
+        else:
+            counts[note.code] += 1
     return ", ".join([f"{code};n={count}" if count > 1 else code for code, count in counts.items()])
+
+
+_MOST_NAMES = 16
+_UNSAFE = late_pattern(r"[^A-Za-z0-9_.$-]")
 
 
 class SwitchReport(Value, frozen=True):

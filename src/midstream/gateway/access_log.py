@@ -62,6 +62,8 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     tried: Sequence[Attempt] = ()
     """What became of each."""
     notes: int = 0
+    noted: str = ""
+    """The codes of the notes that tell of a change, and the options that they are about."""
     received: int = 0
     """Bytes of the request's body."""
     sent: int = 0
@@ -199,6 +201,8 @@ def _text(record: RequestRecord) -> bytes:
     for each in record.tried if len(record.tried) > 1 or record.error else ():
         cause = f" {_word(each.error)}" if each.error else ""
         error += f" [{_word(each.model)} at {_word(each.host)}: {each.status or 'no status'}{cause} {each.ms:g} ms]"
+    if record.noted:
+        error += f" noted={_word(record.noted)}"
     model = f"{_word(record.asked)} -> {_word(record.model)}" if record.asked != record.model else _word(record.model)
     line = (
         f"{record.time:%H:%M:%S} {record.status} {_word(record.wire)} {model} {record.duration_ms:g} ms{first}{tokens}{cost}"

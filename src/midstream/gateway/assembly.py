@@ -20,6 +20,7 @@ from ..client.catalog import Catalog
 from ..client.client import Client
 from ..core.blocks import Usage
 from ..core.errors import MidstreamError, StoreError, Unauthorized
+from ..core.handoff import summarize_notes
 from ..recording.recorder import Recorder
 from ..recording.scrub import Scrub
 from ..sim.providers import SIM, sim_providers
@@ -375,6 +376,7 @@ def record_of(exchange: Exchange) -> RequestRecord:
         attempts=len(exchange.tried),
         tried=tuple(exchange.tried),
         notes=len(exchange.notes) + (len(request.notes) if request is not None else 0),
+        noted=summarize_notes(exchange.all_notes()),
         received=received,
         sent=sent,
         error=exchange.error,

@@ -21,8 +21,10 @@ FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "ext
 """Fields by which clients of other gateways choose the host and the key. Here only the operator chooses."""
 OURS = ("model", "models", "fallbacks", "stream")
 """Fields that are never passed on: the route has decided which model answers, and how. An operator's `*` does not include them."""
-SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include", "store", "stream_options", "betas"})
+SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include", "stream_options", "betas"})
 """Fields that do not change the answer, so dropping them leaves no note."""
+KEPT_HERE = frozenset({("openai-responses", "store")})
+"""Fields that ask for what is done here, not at the host: responses are stored by the gateway."""
 
 _MARK = "cache_control"
 _MARKED_WIRE = "anthropic"  # all its hosts take marks
@@ -70,7 +72,7 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
         elif understood := _understood(name, value):
             # What the parser of the wire has read already is more exact than this reading of a foreign field.
             changed.update({key: each for key, each in understood.items() if getattr(options, key) is None})
-        elif value is not None and name not in SILENT and not _is_display(name, value):  # null asks for nothing
+        elif name not in SILENT and (wire, name) not in KEPT_HERE and not _asks_nothing(name, value):
             notes.append(_dropped(name, f"{dialect.name} is not known to take it"))
     return replace(options, extra_body=kept or None, **changed), notes
 
@@ -114,13 +116,16 @@ def _plain(block: B) -> B:
     return replace(block, extra={name: value for name, value in block.extra.items() if name != _MARK} or None)
 
 
-def _is_display(name: str, value: Any) -> bool:
-    """How thinking is shown, which is between the client and us."""
+def _asks_nothing(name: str, value: Any) -> bool:
+    """Whether the host would do nothing else without this field: null, `store: false`, and how thinking is shown, which is
+    between the client and us."""
+    if value is None or (name == "store" and value is False):
+        return True
     return name in ("thinking", "reasoning") and isinstance(value, dict) and not set(value) - {"display", "summary"}
 
 
 def _dropped(name: str, why: str) -> Note:
-    return Note("dropped", "option", "unsupported_option", f"{name[:60]!r}: {why}")
+    return Note("dropped", "option", "unsupported_option", f"{name[:60]!r}: {why}", name=name[:60])
 
 
 def _understood(name: str, value: Any) -> Mapping[str, Any]:

@@ -127,8 +127,8 @@ class EncodeContext:
         outer._plain_names = self._plain_names
         return outer
 
-    def note(self, action: Action, what: str, code: NoteCode, why: str) -> None:
-        self.notes.append(Note(action, what, code, why, self.turn))
+    def note(self, action: Action, what: str, code: NoteCode, why: str, name: str = "") -> None:
+        self.notes.append(Note(action, what, code, why, self.turn, name=name))
 
     # The history.
 
@@ -374,8 +374,11 @@ class EncodeContext:
         self.note("adapted", "option", "thinking_disabled", f"thinking is off in this request: {why}")
         return True
 
-    def option_dropped(self, why: str) -> None:
-        self.note("dropped", "option", "unsupported_option", why)
+    def option_dropped(self, name: str, why: str) -> None:
+        self.note("dropped", "option", "unsupported_option", why, name)
+
+    def option_changed(self, name: str, why: str) -> None:
+        self.note("adapted", "option", "option_changed", why, name)
 
     def effort(self, asked: str) -> str:
         """What is sent for an effort; one that the model does not take is told."""
@@ -388,12 +391,12 @@ class EncodeContext:
     def no_effort(self) -> None:
         """The reader takes no effort at all."""
         if self.options.effort not in (None, "none"):
-            self.option_dropped(f"effort: {self.dialect.name} takes none")
+            self.option_dropped("effort", f"effort: {self.dialect.name} takes none")
 
     def no_budget(self) -> None:
         """The reader takes no number of tokens to think with."""
         if self.options.thinking_budget is not None and self.thinking:
-            self.option_dropped(f"thinking_budget: {self.dialect.name} takes none")
+            self.option_dropped("thinking_budget", f"thinking_budget: {self.dialect.name} takes none")
 
     def always_thinks(self, sent: str = "") -> None:
         """Thinking was to be off, and the reader cannot stop."""
@@ -418,7 +421,7 @@ class EncodeContext:
         """The id of the end user, where the host takes one."""
         asked = self.options.user
         if asked is not None and not self.dialect.user_field:
-            self.option_dropped("user is not supported here")
+            self.option_dropped("user", "user is not supported here")
             return None
         return asked
 
@@ -426,10 +429,13 @@ class EncodeContext:
         """Tell a caller who wants another than this host does, of what cannot be asked of it."""
         keep, asked = self.dialect.reasoning.keep, self.options.keep_thinking
         if asked and not keep:
-            self.option_dropped("keep_thinking: this host cannot be asked to keep the reasoning of earlier turns")
+            self.option_dropped(
+                "keep_thinking", "keep_thinking: this host cannot be asked to keep the reasoning of earlier turns"
+            )
         elif asked is False and keep == "always":
             self.option_dropped(
-                "keep_thinking: this model keeps the reasoning of all turns, and cannot be asked not to"
+                "keep_thinking",
+                "keep_thinking: this model keeps the reasoning of all turns, and cannot be asked not to",
             )
 
     def forced_choice(self, choice: str) -> Literal["required", "named", "auto"]:
@@ -451,7 +457,7 @@ class EncodeContext:
             return {}
         if self.dialect.parallel_option:
             return {"parallel_tool_calls": asked}
-        self.option_dropped("parallel_tool_calls is not supported here")
+        self.option_dropped("parallel_tool_calls", "parallel_tool_calls is not supported here")
         return {}
 
     def plain_tool(self, tool: ToolSpec) -> ToolSpec:
@@ -540,7 +546,7 @@ class EncodeContext:
         if name in allowed:
             return True
         while_thinking = " while it thinks" if name in self.dialect.sampling else ""
-        self.option_dropped(f"{name} cannot be set for this model{while_thinking}")
+        self.option_dropped(name, f"{name} cannot be set for this model{while_thinking}")
         return False
 
     def answer_schema(self) -> tuple[str, dict[str, Any] | None]:

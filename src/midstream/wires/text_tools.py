@@ -67,7 +67,7 @@ class TextTools(msgspec.Struct, frozen=True):
         if options.parallel_tool_calls is False and self.tools:
             words.append("Call one tool at a time.")
             why = "parallel_tool_calls is said in words, since tools go over plain text"
-            notes.append(Note("adapted", "option", "option_changed", why))
+            notes.append(Note("adapted", "option", "option_changed", why, name="parallel_tool_calls"))
         if options.previous_response_id is not None:
             why = "previous_response_id: with tools over plain text the whole history is sent"
             notes.append(Note("dropped", "option", "response_not_continued", why))

@@ -206,16 +206,14 @@ class _MessagesRequest:
                 continue
             # Newer models take one of the two.
             if name == "top_p" and "temperature" in fields and self.dialect.exclusive_sampling:
-                context.option_dropped("top_p is refused beside temperature")
+                context.option_dropped("top_p", "top_p is refused beside temperature")
             # `takes` has told the caller.
             elif not context.takes(name):
                 continue
             elif context.thinking and not _fits_thinking(name, value):
-                context.option_dropped(f"{name} {value} is refused while thinking")
+                context.option_dropped(name, f"{name} {value} is refused while thinking")
             elif name == "temperature" and value > 1:
-                context.note(
-                    "adapted", "option", "option_changed", f"temperature {value} is sent as 1, the most allowed"
-                )
+                context.option_changed("temperature", f"temperature {value} is sent as 1, the most allowed")
                 fields[name] = 1
             else:
                 fields[name] = value
@@ -223,7 +221,7 @@ class _MessagesRequest:
             # Refused like any blank text.
             stops = [stop for stop in options.stop if stop.strip()]
             if len(stops) < len(options.stop):
-                context.option_dropped("a stop sequence of white space only is refused")
+                context.option_dropped("stop", "a stop sequence of white space only is refused")
             if stops:
                 fields["stop_sequences"] = stops
         return fields
@@ -234,7 +232,7 @@ class _MessagesRequest:
         if not kind:
             return
         if schema is None:
-            self.context.option_dropped(f"response_format {kind} is not supported here")
+            self.context.option_dropped("response_format", f"response_format {kind} is not supported here")
             return
         shape = {"type": "json_schema", "schema": schema}
         body["output_config"] = {**body.get("output_config", {}), "format": shape}

@@ -57,7 +57,7 @@ def _unasked(context: EncodeContext) -> bool:
 def _none(context: EncodeContext, plan: ThinkingPlan) -> None:
     rules = context.dialect.reasoning
     if (context.options.thinking == "on" or context.options.effort not in (None, "none")) and not rules.default_on:
-        context.option_dropped("this model does not think")
+        context.option_dropped("thinking", "this model does not think")
 
 
 def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
@@ -90,7 +90,7 @@ def _budget(context: EncodeContext, plan: ThinkingPlan) -> None:
 def _adaptive(context: EncodeContext, plan: ThinkingPlan) -> None:
     options = context.options
     if context.thinking and options.thinking_budget:
-        context.option_dropped("thinking_budget: this model sets its own; ask for an effort instead")
+        context.option_dropped("thinking_budget", "thinking_budget: this model sets its own; ask for an effort instead")
     _effort(context, plan)
     if not context.thinking:
         _off(context, plan)

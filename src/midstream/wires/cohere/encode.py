@@ -61,7 +61,7 @@ class _CohereRequest:
     def _messages(self) -> list[bytes]:
         messages = below_system(self.draft.conversation, self.writer.messages)
         if self.options.prefill:
-            self.context.option_dropped("prefill: this host continues no answer that was begun for it")
+            self.context.option_dropped("prefill", "prefill: this host continues no answer that was begun for it")
         return messages
 
     def _tools(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class _CohereRequest:
             return {}
         # Tools win: without them the caller's agent could not go on.
         if has_tools:
-            self.context.option_dropped("response_format is refused beside tools")
+            self.context.option_dropped("response_format", "response_format is refused beside tools")
             return {}
         return {"response_format": {"type": "json_object", **({"json_schema": schema} if schema is not None else {})}}
 
@@ -109,17 +109,19 @@ class _CohereRequest:
             if asked is not None and not least <= asked <= most:
                 fields[name] = min(max(asked, least), most)
                 why = f"{name} {asked:g} is sent as {fields[name]:g}; this host takes {least:g} to {most:g}"
-                self.context.note("adapted", "option", "option_changed", why)
+                self.context.option_changed(name, why)
         stops = fields.get("stop_sequences", ())
         if len(stops) > _MAX_STOPS:
             fields["stop_sequences"] = stops[:_MAX_STOPS]
-            self.context.option_dropped(f"this host takes at most {_MAX_STOPS} stop sequences; the others are left out")
+            self.context.option_dropped(
+                "stop", f"this host takes at most {_MAX_STOPS} stop sequences; the others are left out"
+            )
         return fields
 
 
 def _none(context: EncodeContext) -> dict[str, Any]:
     if context.options.thinking == "on" or context.options.effort not in (None, "none"):
-        context.option_dropped("this model does not think")
+        context.option_dropped("thinking", "this model does not think")
     return {}
 
 
@@ -130,7 +132,7 @@ def _thinking(context: EncodeContext) -> dict[str, Any]:
         # A model that would not think anyway is told nothing.
         return {"thinking": {"type": "disabled"}} if rules.default_on and rules.can_disable else {}
     if options.effort is not None:
-        context.option_dropped("effort: this model takes a number of tokens; set thinking_budget instead")
+        context.option_dropped("effort", "effort: this model takes a number of tokens; set thinking_budget instead")
     if options.thinking_budget:
         return {"thinking": {"type": "enabled", "token_budget": options.thinking_budget}}
     return {"thinking": {"type": "enabled"}} if options.thinking == "on" or not rules.default_on else {}

@@ -101,7 +101,9 @@ class _CompletionRequest:
         if not prefill:
             return prompt
         if prompt.starts_inside_thinking:
-            self.context.option_dropped("prefill cannot be sent before the thinking this model always begins with")
+            self.context.option_dropped(
+                "prefill", "prefill cannot be sent before the thinking this model always begins with"
+            )
             return prompt
         # Foreign text like any other: a marker in it is broken.
         return replace(prompt, text=prompt.text + self.template.specials.neutralise(prefill))
@@ -155,7 +157,7 @@ class _CompletionRequest:
         stops = list(dict.fromkeys((*prompt.stop, *self.options.stop)))
         most = self.flavour.max_stops
         if most is not None and len(stops) > most:
-            self.context.option_dropped(f"stop: only the first {most} texts are sent, the most allowed")
+            self.context.option_dropped("stop", f"stop: only the first {most} texts are sent, the most allowed")
             stops = stops[:most]
         return stops
 

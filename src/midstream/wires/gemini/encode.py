@@ -130,7 +130,7 @@ class _GeminiRequest:
         config |= context.sampling(spelled=_SPELLED)
         if options.stop and context.takes("stop"):
             if len(options.stop) > MAX_STOPS:
-                context.option_dropped(f"stop: only the first {MAX_STOPS} sequences are sent, the most allowed")
+                context.option_dropped("stop", f"stop: only the first {MAX_STOPS} sequences are sent, the most allowed")
             config["stopSequences"] = options.stop[:MAX_STOPS]
         thinking = thinking_config(context, limit)
         if thinking:

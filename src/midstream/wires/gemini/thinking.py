@@ -35,7 +35,7 @@ def _asked(options: Options) -> bool:
 
 def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     if _asked(context.options) and not asked_off(context.options):
-        context.option_dropped("this model does not think")
+        context.option_dropped("thinking", "this model does not think")
     return {}
 
 

@@ -99,7 +99,7 @@ class _ChatRequest:
             messages.append(json_value({**beginning, **self._prefill_flag()}))
         elif prefill:
             # Blank messages are refused (field-guide/openai-chat.md#content-beside-calls).
-            self.context.option_dropped("prefill: an answer cannot begin with white space alone here")
+            self.context.option_dropped("prefill", "prefill: an answer cannot begin with white space alone here")
         if not messages:
             raise empty_conversation()
         if self.dialect.marks_last_answer and not (prefill and prefill.strip()) and messages[-1].startswith(_ANSWER):

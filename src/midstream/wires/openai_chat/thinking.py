@@ -44,7 +44,7 @@ def _none(context: EncodeContext, limit: int | None) -> dict[str, Any]:
     _cannot_stop(context)
     # A model that thinks by itself needs no asking, so nothing is dropped there.
     if (options.thinking == "on" or options.effort not in (None, "none")) and not context.dialect.reasoning.default_on:
-        context.option_dropped("this model cannot be asked to think here")
+        context.option_dropped("thinking", "this model cannot be asked to think here")
     else:
         context.no_effort()
     return {}

@@ -89,7 +89,7 @@ class _ResponsesRequest:
         if role != "instructions" and system:
             items.insert(0, b'{"type":"message","role":"%b","content":%b}' % (role.encode(), json_text(system)))
         if self.options.prefill is not None:
-            self.context.option_dropped("prefill is not supported here: this wire cannot begin the answer")
+            self.context.option_dropped("prefill", "prefill is not supported here: this wire cannot begin the answer")
         if not items and not self.options.previous_response_id:
             raise empty_conversation()
         return items
@@ -134,7 +134,7 @@ class _ResponsesRequest:
         if not asked:
             return {}
         if rules.control == "none":
-            self.context.option_dropped("this model does not let thinking be set")
+            self.context.option_dropped("thinking", "this model does not let thinking be set")
             return {}
         self.context.no_budget()
         fields: dict[str, Any] = {}

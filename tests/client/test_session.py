@@ -514,7 +514,7 @@ def test_each_turn_costs_what_its_own_model_takes() -> None:
         ("imported", None),
     ]
     assert costs[1].source == "configuration" and costs[2].source == "reported by the host"
-    assert costs[0].source.startswith("table of ") and costs[3].source == "no price is known"
+    assert costs[0].source.startswith("platform.kimi.ai/docs/pricing, ") and costs[3].source == "no price is known"
     assert len(offline(conversation=Conversation(turns)).costs(since=4)) == 3
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.client.tokens import AS_OF, Price, estimate_conversation, estimate_text, price_of, window_of
+from midstream.client.tokens import estimate_conversation, estimate_text, window_of
 from midstream.core.blocks import (
     Conversation,
     Media,
@@ -17,11 +17,9 @@ from midstream.core.blocks import (
     ToolCall,
     ToolResponse,
     Turn,
-    Usage,
     human,
 )
 from midstream.core.tools import Grammar, ToolSpec
-from midstream.dialects.registry import REGISTRY
 
 
 def test_nothing_is_nothing_and_known_texts_are_near() -> None:
@@ -60,48 +58,6 @@ def test_a_reader_counts_its_own_thinking_only() -> None:
     said = Conversation((Turn("ai", (Thinking("x" * 4000, origin=kimi), Text("y"))),))
     assert estimate_conversation(said, kimi) > estimate_conversation(said, other) + 900
     assert estimate_conversation(said, other) == estimate_conversation(said)
-
-
-PRICE = Price(1.0, 10.0, 0.1, 2.0)
-
-
-@pytest.mark.parametrize(
-    "usage, cost",
-    [
-        (Usage(), 0.0),
-        (Usage(input=1_000_000), 1.0),
-        (Usage(output=1_000_000, reasoning=900_000), 10.0),
-        (Usage(input=1_000_000, cache_read=400_000), 0.6 + 0.04),
-        (Usage(input=600_000, cache_read=400_000, cache_in_input=False), 0.6 + 0.04),
-        (Usage(input=500_000, cache_write=500_000, cache_in_input=False), 0.5 + 1.0),
-    ],
-)
-def test_a_turn_costs_its_tokens_each_once(usage: Usage, cost: float) -> None:
-    assert PRICE.cost(usage) == pytest.approx(cost)
-
-
-@pytest.mark.parametrize(
-    "provider, model, input",
-    [
-        ("moonshot", "kimi-k2.5", 0.6),
-        ("moonshot", "kimi-k2-turbo-preview", 1.15),
-        ("openai", "gpt-5-mini", 0.25),
-        ("openai-responses", "gpt-5.1", 1.25),
-        ("anthropic", "claude-opus-4-5", 5.0),
-        ("anthropic", "claude-opus-4-1", 15.0),
-    ],
-)
-def test_known_models_have_their_price(provider: str, model: str, input: float) -> None:
-    price = price_of(provider, model)
-    assert price is not None and price.input == input and AS_OF in price.source
-
-
-def test_an_unknown_price_is_none_and_no_price_is_absurd() -> None:
-    assert price_of("openrouter", "anything/else") is None
-    for name in REGISTRY.known_models():
-        price = price_of(*name.split("/", 1))  # type: ignore[arg-type]
-        if price is not None:
-            assert 0 < price.cache_read <= price.input <= price.output
 
 
 @pytest.mark.parametrize(

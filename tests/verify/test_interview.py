@@ -10,7 +10,7 @@ import pytest
 
 from midstream.client.catalog import Catalog
 from midstream.client.config import Config
-from midstream.client.tokens import Price
+from midstream.client.prices import Price
 from midstream.sim.answer import Answer
 from midstream.sim.server import Sim
 from midstream.verify.checks import results

@@ -86,6 +86,8 @@ def _row(catalog: Catalog, name: str) -> dict[str, Any]:
         "context": catalog.context_window(target),
         "input_price": price.input if price else None,
         "output_price": price.output if price else None,
+        "price_source": price.source if price else None,
+        "price_is_estimate": price is not None and price.is_estimate,
         "key": catalog.key_variable(target),
         "key_state": words,
         "ready": ready,
@@ -95,6 +97,8 @@ def _row(catalog: Catalog, name: str) -> dict[str, Any]:
 def _line(row: dict[str, Any], paint: Paint) -> str:
     key = paint(row["key_state"], "green" if row["ready"] else "dim")
     price = "" if row["input_price"] is None else f"${row['input_price']:g}/{row['output_price']:g}"
+    if row["price_is_estimate"]:
+        price = f"~{price}"
     shown = row["name"] if row["name"] == row["model"] else f"{row['name']} = {row['model']}"
     return f"{shown:<46} {row['wire']:<17} {row['tool_format']:<10} {price:<11} {key}".rstrip()
 

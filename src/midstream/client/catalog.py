@@ -30,7 +30,8 @@ from ..transport.options import TransportOptions
 from ..transport.target import leads_to_loopback
 from .config import Config, LoadedConfig, ModelConfig, ProviderConfig, load_config
 from .key_store import KeyStore
-from .tokens import Price, price_of, window_of
+from .prices import Price, price_of
+from .tokens import window_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -374,7 +375,7 @@ class Catalog:
 
     def price(self, target: Resolved) -> Price | None:
         """What a token costs there: each figure by the user or the dated table; None if input or output has none."""
-        own, known = self._settled(target), price_of(target.provider, target.model)
+        own, known = self._settled(target), self._listed_price(target)
         if own is None or own.prices == (None, None, None, None):
             return known
         fresh = _first(own.input_price, known.input if known else None)
@@ -385,6 +386,14 @@ class Catalog:
         read = _first(own.cache_read_price, cache.cache_read if cache else fresh)
         write = _first(own.cache_write_price, cache.cache_write if cache else fresh)
         return Price(fresh, output, read or 0.0, write or 0.0, "configuration")
+
+    def _listed_price(self, target: Resolved) -> Price | None:
+        """The price of the dated table; of a host of the user's own, that of the provider it is like."""
+        found = price_of(target.provider, target.model)
+        settings = self.config.providers.get(target.provider)
+        if found is None and settings is not None and target.provider not in REGISTRY.providers:
+            found = price_of(REGISTRY.provider(settings.like).name, target.model)
+        return found
 
     def context_window(self, target: Resolved) -> int | None:
         """How much the model can read, by the user's figure, the dialect or the dated table; None if nobody knows."""

@@ -42,8 +42,9 @@ from .access import Access, home_of
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .compaction import Compaction, ContextUse, Plan, Summary, make_plan
+from .prices import Price, price_of
 from .reply import ParsedReply, Reply, aborted
-from .tokens import Price, estimate_conversation, estimate_tool, estimate_turn, price_of
+from .tokens import estimate_conversation, estimate_tool, estimate_turn
 
 if TYPE_CHECKING:
     from . import answer_type

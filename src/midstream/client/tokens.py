@@ -1,4 +1,4 @@
-"""Tokens: an estimate of how many a text has, how many a model can read, and what they cost. The tables are dated."""
+"""Tokens: an estimate of how many a text has, and how many a model can read. The table is dated; prices are in prices.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from ..core.blocks import (
     ToolResponse,
     ToolSpec,
     Turn,
-    Usage,
-    Value,
 )
 from ..core.compaction import sent_turns
 
@@ -104,74 +102,3 @@ def window_of(model: str) -> int | None:
     """How many tokens a model can read, by its name; None if it is not in the table."""
     lowered = model.lower()
     return next((tokens for pattern, tokens in _WINDOWS if re.search(pattern, lowered)), None)
-
-
-# Prices go by provider and model, because the same weights cost differently everywhere. A missing row means
-# "unknown", which is shown as such; a guess would be taken for a bill.
-AS_OF = "2026-11"
-
-
-class Price(Value, frozen=True):
-    """Dollars for a million tokens."""
-
-    input: float
-    output: float
-    cache_read: float
-    cache_write: float
-    source: str = f"table of {AS_OF}"
-
-    def cost(self, usage: Usage) -> float:
-        """What one turn cost by this price; a cost that the host itself reported takes precedence (`Session.costs`)."""
-        return (
-            usage.fresh * self.input
-            + usage.cache_read * self.cache_read
-            + usage.cache_write * self.cache_write
-            + usage.output * self.output
-        ) / 1_000_000
-
-
-def _row(
-    pattern: str, input: float, output: float, read: float | None = None, write: float | None = None
-) -> tuple[str, Price]:
-    price = Price(input, output, input if read is None else read, input if write is None else write)
-    return pattern, price
-
-
-# provider/model in lower case; the first match wins
-_PRICES = (
-    _row(r"^moonshot/kimi-k3", 1.2, 5.0, 0.2),
-    _row(r"^moonshot/kimi-k2\.[567]", 0.60, 3.00, 0.10),
-    _row(r"^moonshot/kimi-k2-(?:turbo|thinking-turbo)", 1.15, 8.00, 0.15),
-    _row(r"^moonshot/kimi-k2", 0.60, 2.50, 0.15),
-    _row(r"^openai(?:-responses)?/gpt-5\.[12](?!-(?:mini|nano))", 1.25, 10.0, 0.125),
-    _row(r"^openai(?:-responses)?/gpt-5-mini", 0.25, 2.0, 0.025),
-    _row(r"^openai(?:-responses)?/gpt-5-nano", 0.05, 0.4, 0.005),
-    _row(r"^openai(?:-responses)?/gpt-5", 1.25, 10.0, 0.125),
-    _row(r"^openai(?:-responses)?/gpt-4\.1-mini", 0.40, 1.60, 0.10),
-    _row(r"^openai(?:-responses)?/gpt-4\.1", 2.00, 8.00, 0.50),
-    _row(r"^openai(?:-responses)?/gpt-4o-mini", 0.15, 0.60, 0.075),
-    _row(r"^openai(?:-responses)?/gpt-4o", 2.50, 10.0, 1.25),
-    _row(r"^anthropic/claude-opus-4-[5-9]", 5.0, 25.0, 0.50, 6.25),
-    # Not of later ones, whose price is not known here: none is better than a wrong one.
-    _row(r"^anthropic/claude-opus-4", 15.0, 75.0, 1.50, 18.75),
-    _row(r"^anthropic/claude-sonnet", 3.0, 15.0, 0.30, 3.75),
-    _row(r"^anthropic/claude-haiku-4", 1.0, 5.0, 0.10, 1.25),
-    _row(r"^mistral/mistral-large", 0.50, 1.50),
-    _row(r"^mistral/mistral-medium", 0.40, 2.00),
-    _row(r"^mistral/(?:mistral-small|devstral-small)", 0.10, 0.30),
-    _row(r"^mistral/codestral", 0.30, 0.90),
-    _row(r"^deepseek/deepseek-(?:chat|reasoner)", 0.28, 0.42, 0.028),
-    _row(r"^gemini/gemini-2\.5-pro", 1.25, 10.0, 0.125),
-    _row(r"^gemini/gemini-2\.5-flash-lite", 0.10, 0.40, 0.01),
-    _row(r"^gemini/gemini-2\.5-flash", 0.30, 2.50, 0.03),
-    _row(r"^deepinfra/moonshotai/kimi-k2\.5", 0.45, 2.25, 0.07),
-    _row(r"^deepinfra/moonshotai/kimi-k2", 0.50, 2.00, 0.15),
-    _row(r"^groq/moonshotai/kimi-k2", 1.00, 3.00, 0.50),
-    _row(r"^sim/", 0.0, 0.0),  # the doubles on this machine
-)
-
-
-def price_of(provider: str, model: str) -> Price | None:
-    """The price of a model at a provider; None if it is not in the table."""
-    name = f"{provider}/{model}".lower()
-    return next((price for pattern, price in _PRICES if re.search(pattern, name)), None)

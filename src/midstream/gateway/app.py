@@ -17,7 +17,8 @@ from urllib.parse import unquote
 import msgspec
 
 from ..client.client import Client
-from ..client.tokens import Price, estimate_conversation, estimate_tool
+from ..client.prices import Price
+from ..client.tokens import estimate_conversation, estimate_tool
 from ..core.blocks import Usage
 from ..core.errors import MidstreamError
 from ..dialects.registry import Resolved

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from ..client.breaker import Breaker
 from ..client.catalog import Catalog
 from ..client.client import Client
-from ..client.tokens import Price, estimate_text
+from ..client.prices import Price
+from ..client.tokens import estimate_text
 from ..codec import mint_turn_key
 from ..core.blocks import Conversation, Turn, Value, human
 from ..core.dialect import Dialect, Options

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from ..client.catalog import Catalog
-from ..client.tokens import Price, price_of
+from ..client.prices import Price, price_of
 from ..core.blocks import Conversation, Turn, Value
 from ..core.errors import StoreError, UnknownConversation, UnknownModel
 from ..store.protocol import ConversationInfo, Hit, Store, Versioned

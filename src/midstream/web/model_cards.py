@@ -50,6 +50,7 @@ def _card(catalog: Catalog, name: str) -> dict[str, Any]:
         "context": catalog.context_window(target),
         "input_price": None if price is None else price.input,
         "output_price": None if price is None else price.output,
+        "price_is_estimate": price is not None and price.is_estimate,
         "key": catalog.key_source(target) or "",
         "ready": _is_ready(catalog, target),
     }

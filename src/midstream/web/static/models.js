@@ -14,7 +14,7 @@ const COLUMNS = [
   ["Instructions", (card) => card.system],
   ["Reads", (card) => ["text", ...card.media].join(", ")],
   ["Window", (card) => card.context ? short(card.context) : ""],
-  ["$ / M tokens", (card) => card.input_price === null ? "" : `${card.input_price} / ${card.output_price}`],
+  ["$ / M tokens", (card) => card.input_price === null ? "" : `${card.price_is_estimate ? "~" : ""}${card.input_price} / ${card.output_price}`],
   ["Key", (card) => h(`span.chip.${card.ready ? "good" : "plain"}`, card.ready ? card.key || "not needed" : "not set")],
 ];
 

@@ -461,11 +461,12 @@ class Client:
         *,
         api_key: Secret | None = None,
         options: Options | None = None,
+        reporter: Reporter | None = None,
     ) -> HTTPResponse:
         """Send a request that the caller made, with the host's headers and key. The answer is the caller's to read or close. Of the
-        options, only how long to wait counts."""
+        options, only how long to wait counts; `reporter` is told of the attempts that failed."""
         target, access = self._target(model), Access.given(api_key, None, is_shared=False)
-        return await self._open(self._addressed_to(target, target, request, access, self._waits_of(options)))
+        return await self._open(self._addressed_to(target, target, request, access, self._waits_of(options)), reporter)
 
     def target(self, model: str, access: Access | None = None) -> Resolved:
         """The model at the address where a request that names it first goes."""

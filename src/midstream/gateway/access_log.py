@@ -71,7 +71,7 @@ class RequestRecord(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
     error: str = ""
     """The kind of error, not its text."""
     path: str = ""
-    """Where it was sent, if it was refused before anything else was known of it."""
+    """Where it was sent, if it was passed on, or refused before anything else was known of it."""
 
 
 class AccessLog:

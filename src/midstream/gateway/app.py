@@ -25,7 +25,7 @@ from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, make_writer
 from ..wires.request import ParsedRequest
-from .body import ANSWERING, Message, Receive
+from .body import ANSWERING, PASSED, Message, Receive
 from .exchange import Exchange, send_refusal
 from .refusals import Refusal, as_told, refusal_headers
 from .responses import KeptResponses
@@ -51,6 +51,7 @@ HOT: dict[str, str] = {
     prefix + path: wire for prefix in ("/v1", "") for path, wire in zip(ANSWERING, _WIRES, strict=True)
 }
 """Paths that answer, and the wire that is spoken there."""
+_PASSED: dict[str, str] = {prefix + path: path for prefix in ("/v1", "") for path in PASSED}
 # The model's name is in the path and may have slashes, so this one is a pattern where the others are a lookup.
 GEMINI = re.compile(r"(?:/v1(?:alpha|beta1?)?)?/models/(?P<model>.+):(?P<stream>streamG|g)enerateContent")
 _TICK = 1.0
@@ -124,10 +125,13 @@ class Gateway:
         return self._serve(scope, receive, send)
 
     async def _serve(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Gemini's paths, the page and the small routes."""
+        """Gemini's paths, those passed on, the page and the small routes."""
         if scope["type"] != "http":  # a WebSocket, which nothing here speaks
             return
         if scope["method"] == "POST":
+            if scope["path"] in _PASSED:
+                await self.answer("openai-chat", scope, receive, send, passed=_PASSED[scope["path"]])
+                return
             match = GEMINI.fullmatch(scope["path"])
             if match is not None:
                 stream = match["stream"] == "streamG"
@@ -156,8 +160,10 @@ class Gateway:
         model: str = "",
         stream: bool = False,
         array: bool = False,
+        passed: str = "",
     ) -> None:
-        """One request that wants an answer of a model: who asks is known before anything of it is read."""
+        """One request that wants an answer of a model, or is `passed` on to this path of a host: who asks is known before anything
+        of it is read."""
         # Known or not, a refusal is logged with whatever was found out by then.
         tenant = None
         try:
@@ -173,6 +179,7 @@ class Gateway:
             return
         exchange = Exchange(self, wire, scope, send, tenant)
         exchange.key = own_key
+        exchange.passed = passed
         if self.live is not None and self.live.is_on:
             self.live.begin(exchange)
         try:

@@ -349,9 +349,7 @@ _NOTHING = Usage()
 def record_of(exchange: Exchange) -> RequestRecord:
     """What the log says of a request."""
     now = time.monotonic()
-    usage = exchange.turn.usage if exchange.turn is not None else None
-    if usage is None:
-        usage = _NOTHING
+    usage = exchange.usage if exchange.usage is not None else _NOTHING
     request, tenant, target = exchange.request, exchange.tenant, exchange.target
     # Our own server counts bytes; under another one the sizes are unknown and stay 0.
     extension = (exchange.scope.get("extensions") or {}).get("midstream")
@@ -380,6 +378,7 @@ def record_of(exchange: Exchange) -> RequestRecord:
         received=received,
         sent=sent,
         error=exchange.error,
+        path=exchange.passed,
     )
 
 

@@ -11,6 +11,9 @@ from ..wires.lenient_json import decode_leniently
 
 ANSWERING = ("/chat/completions", "/responses", "/messages")
 """The paths of requests that a model answers: OpenAI's chat, Responses, Anthropic's Messages."""
+# Listed, never "anything": an unknown path of a host with the operator's key could do anything that key may do.
+PASSED = ("/embeddings", "/moderations", "/rerank", "/completions", "/images/generations", "/audio/speech")
+"""Paths whose requests are passed on to an OpenAI-compatible host."""
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 

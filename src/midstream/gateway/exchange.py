@@ -15,20 +15,26 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
-from ..client.attempts import Attempt, Report
+from ..client.attempts import Attempt, Report, Reporter
+from ..client.tokens import estimate_text
 from ..core.blocks import Conversation, Origin, Turn, Usage
+from ..core.dialect import Options
 from ..core.errors import Aborted, BadRequest, LocalError, MidstreamError, Overloaded, ProviderError, StoreError
 from ..core.events import Done, ErrorEvent, Event, Start, TextDelta, ThinkingDelta, ToolCallDelta
 from ..core.handoff import Note, summarize_notes
 from ..dialects.registry import Resolved
 from ..transport.secrets import Secrets
 from ..wires.answer import AnswerContext, AnswerWriter, Habits, answer_notes, answer_to, make_writer, write_events
+from ..wires.carry import without_forbidden
 from ..wires.door import fit_request
+from ..wires.lenient_json import json_value
+from ..wires.registry import get_wire
 from ..wires.request import ParsedRequest, Request
 from ..wires.server_tools import answer_search
-from .body import Message, Receive, read_body
+from .body import Message, Receive, read_body, sent_json
 from .history import read_request, take_in
 from .issued_ids import IssuedIds
 from .refusals import Headers, as_told, refusal_headers
@@ -55,7 +61,7 @@ class Exchange:
 
     __slots__ = (
         "_begun", "_client_gone", "_gateway", "_heard", "_last_sent", "_ready", "_send", "_sending", "_task", "_turn_key", "_writer", "asked", "began", "conversation",
-        "cost", "error", "first", "habits", "id", "key", "live", "notes", "record", "request", "scope", "status", "stream", "target", "tenant", "tried", "turn", "wire",
+        "cost", "error", "first", "habits", "id", "key", "live", "notes", "passed", "record", "request", "scope", "status", "stream", "target", "tenant", "tried", "turn", "usage", "wire",
     )  # fmt: skip
 
     def __init__(self, gateway: Gateway, wire: str, scope: Message, send: Send, tenant: Tenant) -> None:
@@ -79,6 +85,7 @@ class Exchange:
         self.key: Any = None
         self.live: Record | None = None  # where live traffic is shown
         self.record: Record | None = None  # and its contents are
+        self.passed = ""  # the host's path, where the request goes on as it is
         self.asked = ""
         self.habits = _PLAIN
         self.conversation: Conversation | None = None  # where contents are traced or shown
@@ -90,6 +97,7 @@ class Exchange:
         self.status = 0
         self.first: float | None = None
         self.turn: Turn | None = None
+        self.usage: Usage | None = None
         self.cost: float | None = None
         self.error = ""
 
@@ -102,6 +110,9 @@ class Exchange:
             body = await read_body(receive, headers.get(b"content-encoding", b""), gateway.settings.max_body)
             if self.record is not None:
                 self.record.client.add(self.began, body)
+            if self.passed:
+                await self._pass_on(body, receive)
+                return
             parsed, route = await self._read(body, headers, model, stream)
             # A body may be many megabytes, and the answer may take minutes.
             del body
@@ -184,6 +195,53 @@ class Exchange:
             total=total,
         )
         return replace(parsed, options=options), route
+
+    async def _pass_on(self, body: bytes, receive: Receive) -> None:
+        """Send a request for embeddings, moderation and the like on to an OpenAI-compatible host. Only the model's name changes on
+        the way. The answer is read whole, within limits."""
+        client = self._gateway.client
+        value = sent_json(body)
+        if not isinstance(value, dict) or not isinstance(value.get("model"), str):
+            raise BadRequest("expected a JSON object with a `model`", status=400)
+        self.asked = value["model"]
+        # Streams of these paths have shapes of their own, which nothing here could end properly.
+        if value.get("stream"):
+            raise BadRequest(f"{self.passed} cannot be streamed here; leave out `stream`", status=400)
+        route = self._gateway.router.route(self.asked, self.tenant, "", own_key=self.key is not None)
+        target = self.target = client.catalog.resolve(route.models[0])
+        if target.dialect.wire not in _PASSED_WIRES:
+            raise BadRequest(
+                f"{self.passed} is passed on only to OpenAI-compatible hosts, and {target.name} is not on one: "
+                "name a model of a host that has it",
+                status=400,
+            )
+        # The same fields as on the paths that answer: where a request goes is not the client's to say.
+        value, self.notes = without_forbidden(value)
+        head = {"content-type": "application/json"}
+        sent = Request("POST", self.passed, head, json_value({**value, "model": target.model}), model=target.model)
+        first_byte, idle, total = route.waits
+        waits = Options(first_byte=first_byte, idle=idle, total=total)
+        reporter = Reporter(target, self.tried.append)
+        stop_watching = self._watch(receive)
+        try:
+            async with await client.send(target, sent, api_key=self.key, options=waits, reporter=reporter) as answer:
+                try:
+                    read = await answer.read()
+                except MidstreamError as error:
+                    reporter.ended(answer, error.kind)
+                    raise
+        except asyncio.CancelledError:
+            # As for an answer: who leaves before the counts come pays for what was read.
+            self.cost = self._gateway.cost(target, Usage(estimate_text(body.decode("utf-8", "replace")), 0))
+            raise
+        finally:
+            stop_watching()
+        reporter.ended(answer)
+        kind = answer.headers.get("content-type", "application/json")
+        self.usage = _counted(read) if "json" in kind else None
+        if self.usage is not None:
+            self.cost = self._gateway.cost(target, self.usage)
+        await self._send_body(read, header_value(kind))
 
     def _context(self, parsed: ParsedRequest, **fields: Any) -> AnswerContext:
         context = answer_to(
@@ -321,11 +379,11 @@ class Exchange:
         else:
             await self._send_body(writer.body(last.turn))
 
-    async def _send_body(self, body: bytes) -> None:
+    async def _send_body(self, body: bytes, kind: bytes = b"application/json") -> None:
         self.status = 200
         if self.record is not None:
             self.record.sent.add(time.monotonic(), body)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *self._told()]
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *self._told()]
         if self.cost is not None:
             headers.append((b"x-midstream-cost", b"%.8f" % self.cost))
         start: Message = {"type": "http.response.start", "status": 200, "headers": headers}
@@ -362,8 +420,7 @@ class Exchange:
         gateway = self._gateway
         self.turn = turn
         self.notes += answer_notes(turn)
-        if turn.usage is not None and self.target is not None:
-            self.cost = gateway.cost(self.target, turn.usage)
+        self._count(turn)
         if gateway.vault is not None and sealed.for_vault(turn):
             await gateway.vault.put(self.tenant.id, turn)
         if self.wire == "openai-responses":
@@ -401,8 +458,12 @@ class Exchange:
     def _failed(self, event: ErrorEvent) -> None:
         self.error = event.error.kind
         self.turn = event.turn
-        if event.turn.usage is not None and self.target is not None:
-            self.cost = self._gateway.cost(self.target, event.turn.usage)
+        self._count(event.turn)
+
+    def _count(self, turn: Turn) -> None:
+        self.usage = turn.usage
+        if turn.usage is not None and self.target is not None:
+            self.cost = self._gateway.cost(self.target, turn.usage)
 
     async def _refuse(self, error: MidstreamError) -> None:
         if isinstance(error, Aborted) or self._client_gone:
@@ -467,6 +528,23 @@ class Exchange:
     def _stop_watching(self) -> None:
         self.scope["extensions"]["midstream"]["on_disconnect"](None)
         self._task = None
+
+
+_PASSED_WIRES = ("openai-chat", "openai-responses")
+
+
+class _Counted(msgspec.Struct):
+    usage: dict[str, Any] | None = None
+
+
+def _counted(body: bytes) -> Usage | None:
+    """What an answer that was passed on says that it used."""
+    try:
+        usage = msgspec.json.decode(body, type=_Counted).usage
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    read: Callable[[dict[str, Any]], Usage] = get_wire(_PASSED_WIRES[0]).room("decode").read_usage
+    return read(usage) if usage is not None else None
 
 
 async def send_refusal(send: Send, status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]] = ()) -> None:

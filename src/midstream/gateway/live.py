@@ -57,8 +57,8 @@ class LiveTraffic:
         record.first, record.cost = exchange.first, exchange.cost
         if exchange.target is not None:
             record.model = exchange.target.name
-        if exchange.turn is not None and exchange.turn.usage is not None:
-            record.input, record.output = exchange.turn.usage.read, exchange.turn.usage.output
+        if exchange.usage is not None:
+            record.input, record.output = exchange.usage.read, exchange.usage.output
         if exchange.status >= 400:
             _hide_keys(record, exchange.scope)
         self.traffic.close(record)

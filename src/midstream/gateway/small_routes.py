@@ -1,4 +1,4 @@
-"""The paths that answer no conversation: models, token counts, stored responses, health, metrics, telemetry, and those passed on.
+"""The paths that ask no model: models, token counts, stored responses, health, metrics, telemetry.
 
 Paths that need no key are marked: a load balancer and a client that is starting have none.
 """
@@ -13,15 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..core.dialect import Options
 from ..core.errors import BadRequest, MidstreamError, NotFound
 from ..wires.answer import AnswerContext, make_writer
-from ..wires.carry import FORBIDDEN
 from ..wires.lenient_json import json_value
-from ..wires.request import Request as Upstream
 from ..wires.request import parse_request
-from .body import ANSWERING, read_body, sent_json
-from .exchange import header_value
+from .body import ANSWERING, PASSED, read_body
 from .metrics import CONTENT_TYPE
 from .refusals import Refusal, as_told, refusal_headers
 from .tenants import Tenant
@@ -36,9 +32,6 @@ ESTIMATE = {"x-midstream-estimate": "true"}
 # Clients want a date and show it to nobody; a fixed one keeps the answers comparable.
 _CREATED = 1_790_000_000
 _DATE = "2026-09-21T00:00:00Z"
-# Listed, never "anything": an unknown path of a host with the operator's key could do anything that key may do.
-PASSED = ("embeddings", "moderations", "rerank", "completions", "images/generations", "audio/speech")
-_PASSED_WIRES = ("openai-chat", "openai-responses")
 
 
 def small_routes(gateway: Gateway) -> Starlette:
@@ -63,9 +56,8 @@ def small_routes(gateway: Gateway) -> Starlette:
             Route(f"{prefix}/models/{{model:path}}", routes.guarded(routes.model), methods=["GET"]),
         ]
         found += [
-            Route(prefix + path, routes.hello, methods=["POST"]) for path in ANSWERING
+            Route(prefix + path, routes.hello, methods=["POST"]) for path in (*ANSWERING, *PASSED)
         ]  # for a 405 to any other method
-        found += [Route(f"{prefix}/{path}", routes.guarded(routes.passed), methods=["POST"]) for path in PASSED]
         found += [
             Route(f"{prefix}/{signal}", routes.telemetry, methods=["POST"]) for signal in ("metrics", "logs", "traces")
         ]
@@ -163,9 +155,6 @@ class _Routes:
     async def input_items(self, request: Request, tenant: Tenant) -> Response:
         return _json(await self.gateway.responses.items(tenant.id, request.path_params["id"]))
 
-    async def passed(self, request: Request, tenant: Tenant) -> Response:
-        return await pass_through(self.gateway, request, tenant)
-
     async def unknown(self, request: Request, error: Exception) -> Response:
         path = request.url.path
         # The commonest mistake with a base URL: some clients add the version, others want it given.
@@ -255,46 +244,3 @@ def _gemini(name: str, display: str) -> dict[str, Any]:
         "name": f"models/{name}", "version": "001", "displayName": display or name, "description": display or name,
         "inputTokenLimit": 131_072, "outputTokenLimit": 65_536, "supportedGenerationMethods": methods,
     }  # fmt: skip
-
-
-async def pass_through(gateway: Gateway, request: Request, tenant: Tenant) -> Response:
-    """Pass a request for embeddings, moderation and the like on to an OpenAI-compatible host, or refuse it.
-
-    Only the model's name changes on the way, and the key is the operator's. The answer is JSON, read within limits.
-    """
-    path = "/" + request.scope["path"].removeprefix("/v1").strip("/")
-    encoding = request.headers.get("content-encoding", "").encode("latin-1")
-    admission = await gateway.limiter.enter(tenant)
-    try:
-        value = sent_json(await read_body(request.receive, encoding, gateway.settings.max_body))
-        if not isinstance(value, dict) or not isinstance(value.get("model"), str):
-            raise BadRequest("expected a JSON object with a `model`", status=400)
-        # Streams of these paths have shapes of their own, which nothing here could end properly.
-        if value.get("stream"):
-            raise BadRequest(f"{path} cannot be streamed here; leave out `stream`", status=400)
-        route = gateway.router.route(value["model"], tenant, "")
-        target = gateway.client.catalog.resolve(route.models[0])
-        if target.dialect.wire not in _PASSED_WIRES:
-            raise BadRequest(
-                f"{path} is passed on only to OpenAI-compatible hosts, and {target.name} is not on one: "
-                "name a model of a host that has it",
-                status=400,
-            )
-        # The same fields as on the paths that answer: where a request goes is not the client's to say.
-        kept = {name: each for name, each in value.items() if name not in FORBIDDEN}
-        sent = Upstream(
-            "POST",
-            path,
-            {"content-type": "application/json"},
-            json_value({**kept, "model": target.model}),
-            stream=False,
-            model=target.model,
-        )
-        first_byte, idle, total = route.waits
-        waits = Options(first_byte=first_byte, idle=idle, total=total)
-        async with await gateway.client.send(target, sent, options=waits) as answer:
-            read = await answer.read()
-    finally:
-        admission.release()
-    kind = answer.headers.get("content-type", "application/json")
-    return Response(read, 200, {"x-midstream-model": header_value(target.name).decode()}, kind)

@@ -44,7 +44,7 @@ class Tracing:
         attributes = {name: value for name, value in found.items() if value is not None}
         ended = time.time_ns()
         span = self._tracer.start_span(
-            f"{names.CHAT} {record.asked[:100]}",
+            f"{_operation(exchange)} {record.asked[:100]}",
             # The client's trace, if it has one, so that both halves of a request are one picture.
             context=propagate.extract(headers),
             kind=SpanKind.SERVER,
@@ -58,14 +58,14 @@ class Tracing:
             span.set_status(Status(StatusCode.ERROR, record.error))
         span.end(ended)
         if self._telemetry is not None:
-            usage = exchange.turn.usage if exchange.turn is not None else None
+            usage = exchange.usage
             first = None if record.ttft_ms is None else record.ttft_ms / 1000
             self._telemetry.measure(attributes, record.duration_ms / 1000, usage, first)
 
     def _attributes(self, exchange: Exchange, record: RequestRecord) -> dict[str, Any]:
         turn, target = exchange.turn, exchange.target
         found: dict[str, Any] = {
-            names.OPERATION_NAME: names.CHAT,
+            names.OPERATION_NAME: _operation(exchange),
             names.PROVIDER_NAME: None if target is None else names.provider_name(target.provider),
             names.REQUEST_MODEL: record.asked[:200],
             names.RESPONSE_MODEL: record.model or None,
@@ -89,6 +89,10 @@ class Tracing:
             found[names.INPUT_MESSAGES] = None if asked is None else written_messages(asked.turns, secrets)
             found[names.OUTPUT_MESSAGES] = None if turn is None else written_messages((turn,), secrets)
         return found
+
+
+def _operation(exchange: Exchange) -> str:
+    return names.PASSED_ON.get(exchange.passed, exchange.passed.strip("/")) or names.CHAT
 
 
 def _finish_reasons(turn: Turn) -> list[str] | None:

@@ -16,6 +16,8 @@ VERSION = "1.41.0"
 SCHEMA_URL = f"https://opentelemetry.io/schemas/{VERSION}"
 
 CHAT, EXECUTE_TOOL, INVOKE_AGENT = "chat", "execute_tool", "invoke_agent"
+PASSED_ON = {"/embeddings": "embeddings", "/completions": "text_completion"}
+"""What the conventions call a request to a path of a host; one without a word has its path."""
 """Values of `gen_ai.operation.name`."""
 
 AGENT_NAME = "gen_ai.agent.name"

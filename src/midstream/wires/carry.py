@@ -19,6 +19,7 @@ from .gemini.parse import json_schema_of
 
 FORBIDDEN = ("api_base", "base_url", "api_key", "headers", "extra_headers", "extra_body", "custom_llm_provider")
 """Fields by which clients of other gateways choose the host and the key. Here only the operator chooses."""
+_OPERATOR_DECIDES = "only the operator decides where a request goes and with which key"
 OURS = ("model", "models", "fallbacks", "stream")
 """Fields that are never passed on: the route has decided which model answers, and how. An operator's `*` does not include them."""
 SILENT = frozenset({"metadata", "client_metadata", "prompt_cache_key", "include", "stream_options", "betas"})
@@ -53,7 +54,7 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
     # lets through; then what changes the meaning and must be refused, not dropped.
     for name, value in extra.items():
         if name in FORBIDDEN:
-            notes.append(_dropped(name, "only the operator decides where a request goes and with which key"))
+            notes.append(_dropped(name, _OPERATOR_DECIDES))
             continue
         if name in OURS:
             notes.append(_dropped(name, "the route has already decided which model answers, and how"))
@@ -75,6 +76,12 @@ def carried(options: Options, wire: str, dialect: Dialect, allowed: tuple[str, .
         elif name not in SILENT and (wire, name) not in KEPT_HERE and not _asks_nothing(name, value):
             notes.append(_dropped(name, f"{dialect.name} is not known to take it"))
     return replace(options, extra_body=kept or None, **changed), notes
+
+
+def without_forbidden(fields: dict[str, Any]) -> tuple[dict[str, Any], list[Note]]:
+    """The fields of a body that goes on as it is, without those that would redirect it."""
+    notes = [_dropped(name, _OPERATOR_DECIDES) for name in fields if name in FORBIDDEN]
+    return {name: value for name, value in fields.items() if name not in FORBIDDEN} if notes else fields, notes
 
 
 def without_marks(conversation: Conversation, dialect: Dialect) -> Conversation:

@@ -106,6 +106,7 @@ def test_every_setting_is_read() -> None:
         rate = 1
         concurrency = 2
         spend = "3/day"
+        unpriced = "refuse"
         [state]
         url = "x.db"
         [vault]

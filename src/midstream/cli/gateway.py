@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..core.dialect import TextCalls
 from ..core.errors import ConfigError, LocalError, MidstreamError, MissingKey
 from ..gateway.api_key import last_four, make_key
 from ..gateway.config import DEFAULT_PORT, Alias, GatewayConfig, LogFormat, load_config
-from ..gateway.routing import Router
+from ..gateway.routing import Router, tell_unpriced
 from ..gateway.spend import MICRO, Budget, parse_budget, show_budget, show_dollars, window_key
 from ..gateway.state import GatewayState, KeyRecord, open_state, state_path
 from ..gateway.tenants import LOCAL, tenant_of
@@ -259,6 +259,8 @@ def _tell_ready(where: str, router: Router, sim: bool, closed: bool, flags: str)
         click.echo(
             "No provider's key is set, so it serves the scripted sim/ models: nothing leaves this machine.", err=True
         )
+    if told := tell_unpriced(router):
+        click.echo(f"midstream: {told}", err=True)
     click.echo(overview(_address(url, router, None), flags, closed), err=True)
     click.echo(f"Models: {url}/v1/models. Press Ctrl-C to stop.", err=True)
 
@@ -286,6 +288,8 @@ def check(config_path: Path) -> int:
         click.echo(f"By their own names: {', '.join(direct[:8])}{more}")
     if not binds_loopback(config.server.host):
         click.echo(f"{config.server.host} can be reached from other machines: every request needs a key.")
+    if told := tell_unpriced(router):
+        click.echo(f"{told[:1].upper()}{told[1:]}.")
     for problem in _unreachable(config, catalog):
         click.secho(f"warning: {problem}", fg="yellow", err=True)
     return OK
@@ -442,9 +446,10 @@ def list_keys(as_json: bool, config_path: Path | None, store: str | None) -> Non
         return [(key, await state.spend(key.id, window_key(key.spend_window, now))) for key in found]
 
     found = _run_with_state(_state_url(store, config), read)
+    unpriced = _unpriced_models(config, [key for key, _ in found])
     if as_json:
         for key, spent in found:
-            click.echo(msgspec.json.encode(_key_row(key, spent, now)))
+            click.echo(msgspec.json.encode({**_key_row(key, spent, now), "unpriced": unpriced.get(key.id, [])}))
         return
     if not found:
         click.echo(f"There are no keys: midstream gateway keys create --name me{_place(config_path, store)}", err=True)
@@ -457,6 +462,25 @@ def list_keys(as_json: bool, config_path: Path | None, store: str | None) -> Non
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
         click.echo(f"{'  '.join(cells)}  {row[-1]}".rstrip())
+    for id, models in unpriced.items():
+        more = f" and {len(models) - 8} more" if len(models) > 8 else ""
+        click.echo(
+            f"{id} has a budget, and no price is known of {', '.join(models[:8])}{more} (unpriced = {config.keys.unpriced!r})"
+        )
+
+
+def _unpriced_models(config: GatewayConfig, keys: Sequence[KeyRecord]) -> dict[str, list[str]]:
+    """For each key with a budget, the models without a price that it may use."""
+    limited = [key for key in keys if key.spend is not None and key.revoked is None]
+    if not limited:
+        return {}
+    try:
+        router = Router(config, _catalog(needs_doubles(config, Catalog())))
+    except MidstreamError as error:  # the keys are to be seen all the same
+        click.echo(f"midstream: {error}", err=True)
+        return {}
+    found = {key.id: router.unpriced(tenant_of(key, config.keys)) for key in limited}
+    return {id: models for id, models in found.items() if models}
 
 
 @keys.command()

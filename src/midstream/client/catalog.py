@@ -387,6 +387,10 @@ class Catalog:
         write = _first(own.cache_write_price, cache.cache_write if cache else fresh)
         return Price(fresh, output, read or 0.0, write or 0.0, "configuration")
 
+    def has_price(self, target: Resolved) -> bool:
+        """Whether it will be known what an answer cost."""
+        return target.endpoint.reports_cost or self.price(target) is not None
+
     def _listed_price(self, target: Resolved) -> Price | None:
         """The price of the dated table; of a host of the user's own, that of the provider it is like."""
         found = price_of(target.provider, target.model)

@@ -550,6 +550,8 @@ class Endpoint(Value, frozen=True):
     """The address for bearer tokens, where it is another than the one for keys."""
     command_bearer: bool = False
     """What `api_key_command` prints for this provider is a bearer token, unless the configuration says otherwise."""
+    reports_cost: bool = False
+    """Its answers say what they cost, so that no table needs to know."""
 
     def __post_init__(self) -> None:
         check_auth(self.auth)

@@ -359,7 +359,7 @@ PROVIDERS = (
     ),
     Provider(
         "openrouter",
-        Endpoint("https://openrouter.ai/api/v1", **_keys("openrouter")),
+        Endpoint("https://openrouter.ai/api/v1", **_keys("openrouter"), reports_cost=True),
         (
             *kimi_on("openrouter", reasoning={"fields": ("reasoning", "reasoning_content"), "field": "reasoning",
                                               "details": True, "control": "reasoning", "efforts": _OPENROUTER_EFFORTS}),

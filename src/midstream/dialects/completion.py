@@ -176,6 +176,7 @@ DEEPINFRA = Provider(
         key_env=("DEEPINFRA_API_KEY", "DEEPINFRA_TOKEN"),
         base_env=("DEEPINFRA_BASE_URL", "DEEPINFRA_API_BASE"),
         base_tails=("/openai", "/inference"),
+        reports_cost=True,
     ),
     (*with_native(_DEEPINFRA_KIMI, completion="deepinfra"), ("", _DEEPINFRA_OTHER)),
     models=("moonshotai/Kimi-K2.5", "moonshotai/Kimi-K2-Thinking", "moonshotai/Kimi-K2-Instruct-0905"),

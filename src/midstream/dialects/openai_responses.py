@@ -104,7 +104,7 @@ PROVIDERS = (
     ),
     Provider(
         "xai-responses",
-        Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE")),
+        Endpoint("https://api.x.ai/v1", ("XAI_API_KEY",), ("XAI_BASE_URL", "XAI_API_BASE"), reports_cost=True),
         (
             # What does not reason is sorted out first; all other models of Grok's do.
             (r"non-reasoning|grok-[23](?!-mini)", XAI_PLAIN),
@@ -117,7 +117,10 @@ PROVIDERS = (
     Provider(
         "openrouter-responses",
         Endpoint(
-            "https://openrouter.ai/api/v1", ("OPENROUTER_API_KEY",), ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE")
+            "https://openrouter.ai/api/v1",
+            ("OPENROUTER_API_KEY",),
+            ("OPENROUTER_BASE_URL", "OPENROUTER_API_BASE"),
+            reports_cost=True,
         ),
         ((r"gpt-[34]", OPENROUTER_PLAIN), ("", OPENROUTER)),
         models=("openai/gpt-5.2", "google/gemini-3-flash-preview"),

@@ -229,9 +229,13 @@ class Gateway:
         if name not in self._prices:
             if len(self._prices) >= _PRICES:  # clients choose the names, so there must be an end
                 self._prices.clear()
-            self._prices[name] = self.client.catalog.price(target)
+            self._prices[name] = self.client.catalog.price(target) or self.router.stand_in_price()
         price = self._prices[name]
         return None if price is None else price.cost(usage)
+
+    def forget_prices(self) -> None:
+        """The configuration has changed."""
+        self._prices.clear()
 
     def scrubbed(self, body: bytes, scope: Message) -> bytes:
         """An error's bytes without the client's own key, which an upstream may have been sent in some text.

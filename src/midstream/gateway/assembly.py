@@ -39,7 +39,7 @@ from .limits import SYNC_EVERY, Limiter
 from .live import LiveTraffic
 from .metrics import Metrics
 from .refusals import Refusal
-from .routing import Router
+from .routing import Router, tell_unpriced
 from .seal import Sealer
 from .state import GatewayState, UsageRow, open_state
 from .tenants import Authenticator
@@ -133,6 +133,9 @@ class GatewayApp:
         self.gateway.authenticator.reconfigure(config.keys)
         self.gateway.settings = settings_of(config)
         self.gateway.limiter.max_in_flight = config.server.max_in_flight
+        self.gateway.forget_prices()
+        if told := tell_unpriced(self.gateway.router):
+            log.warning("%s", told)
         self.metrics.know(self.gateway.router.targets())
         # Sockets, files and keys of these sections are open already; telling is better than half applying.
         later = [

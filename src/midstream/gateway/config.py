@@ -20,6 +20,7 @@ from .spend import Budget, parse_budget
 
 DEFAULT_PORT = 4000
 LogFormat: TypeAlias = Literal["json", "text", "none"]
+Unpriced: TypeAlias = Literal["free", "dearest", "refuse"]
 
 # The description is what an error message says was expected
 # (`_expected`), so each of these is worded for an operator.
@@ -90,6 +91,9 @@ class KeysConfig(msgspec.Struct, frozen=True):
     rate: Count | None = None
     concurrency: Count | None = None
     spend: str | None = None
+    unpriced: Unpriced = "free"
+    """What an answer counts against a budget if no price of its model is known: nothing, what it costs at the dearest model that is
+    served here; or keys with a budget may not use such models."""
 
     @property
     def budget(self) -> Budget | None:

@@ -21,15 +21,22 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from ..client.catalog import Catalog
+from ..client.prices import Price, dearest_price, known_prices
 from ..core.blocks import Value
 from ..core.dialect import MissingReasoning, TextCalls
 from ..core.errors import BadRequest, ConfigError, LocalError, MissingKey, UnknownModel
 from ..dialects.registry import REGISTRY
 from ..sim.providers import SIM
 from .config import Alias, GatewayConfig, dotted, near
-from .tenants import Tenant
+from .tenants import LOCAL, Tenant
 
 LONGEST_NAME = 256
+_NAMED = 8  # models that a message names
+_UNPRICED = {
+    "free": "what they answer counts nothing against a budget",
+    "dearest": "what they answer counts against a budget as if the dearest model here had",
+    "refuse": "keys with a budget may not use them",
+}
 _WAITS = ("first_byte", "idle", "total")
 _REMEMBERED = 4096
 """How many names are remembered; clients choose them, so there must be an end."""
@@ -111,6 +118,8 @@ class Router:
             # The others stay in the chain, in their order, as fallbacks.
             rest = [model for model in alias.models if model != first]
             route = replace(route, models=(first, *rest))
+        if tenant.spend is not None and table.config.keys.unpriced == "refuse":
+            route = table.only_priced(route)
         if own_key and len(route.models) > 1:
             provider = f"{route.models[0].partition('/')[0]}/"
             route = replace(route, models=tuple([each for each in route.models if each.startswith(provider)]))
@@ -125,6 +134,24 @@ class Router:
         table = self._table
         named = {model for alias in table.config.aliases for model in alias.models}
         return named | {each.target for _, each in table.listed}
+
+    def unpriced(self, tenant: Tenant = LOCAL) -> list[str]:
+        """The models that this tenant may use and of which no price is known."""
+        table = self._table
+        models = [each.target for place, each in table.listed if _permitted(place, tenant)]
+        for alias in table.config.aliases:
+            place = _Place(alias.name, alias.models, alias)
+            models += place.models if _permitted(place, tenant) else ()
+        return sorted({model for model in models if not table.has_price(model)})
+
+    def stand_in_price(self) -> Price | None:
+        """What an answer of a model without a price counts as; None for nothing."""
+        if self.config.keys.unpriced != "dearest":
+            return None
+        catalog = self.catalog
+        prices = [catalog.price(catalog.resolve(name)) for name in self.targets()]
+        known = [price for price in prices if price is not None]
+        return dearest_price(known or [price for _, price in known_prices()])
 
     def served(self) -> list[str]:
         """Every name that is listed for somebody."""
@@ -203,6 +230,21 @@ class _Table:
             defaults.pass_fields if alias is None or alias.pass_fields is None else alias.pass_fields,
             tuple([(alias and getattr(alias, name)) or getattr(defaults, name) for name in _WAITS]),
         )
+
+    def has_price(self, name: str) -> bool:
+        return self.catalog.has_price(self.catalog.resolve(name))
+
+    def only_priced(self, route: Route) -> Route:
+        """The route without the models of which no price is known; BadRequest if there are no others."""
+        models = tuple([name for name in route.models if self.has_price(name)])
+        if not models:
+            raise BadRequest(
+                f"this key has a budget, and no price is known of {' or '.join(route.models)}: the gateway's operator can set "
+                "input_price and output_price in config.toml",
+                status=400,
+                code="model_unpriced",
+            )
+        return route if len(models) == len(route.models) else replace(route, models=models)
 
     def _find(self, asked: str) -> _Place | None:
         # Names go into messages, logs and a cache.
@@ -301,6 +343,18 @@ class _Table:
         elif asked.strip().lower().startswith(f"{SIM}/") and SIM not in self.catalog.registry.providers:
             hint = f": {_NO_DOUBLES}."
         return f"this gateway does not serve the model {shown!r}{hint or '.'} GET /v1/models lists what it serves"
+
+
+def tell_unpriced(router: Router) -> str:
+    """Which of the models that are served have no price, and what follows from it; empty if there are none."""
+    names = router.unpriced()
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"no price is known of {', '.join(names[:_NAMED])}{more}: {_UNPRICED[router.config.keys.unpriced]}. Set input_price and "
+        "output_price in config.toml, or unpriced under [keys] in gateway.toml"
+    )
 
 
 def pattern_of(text: str) -> re.Pattern[str]:

@@ -22,7 +22,7 @@ from tests.long_run import each_kind
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 NAMES = """
-Agent Approval ApprovalRequest Catalog Client Compaction Conversation Decision Event Grammar McpServer McpServers Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved RetryPolicy
+Agent Approval ApprovalRequest Breaker Catalog Client Compaction Conversation Decision Event Grammar McpServer McpServers Media MidstreamError Note Opaque Options Origin Parsed ParsedReply ProviderError Reply Request Resolved RetryPolicy
 RunLimits RunResult Sandbox Session SwitchReport SyncAgent SyncSession Text Thinking Tool ToolCall ToolResponse ToolSpec Toolbox TransportOptions Turn Usage adapters
 complete complete_sync decode_response decode_stream encode_request errors events human ids make_decoder mint_turn_key reduce
 resolve stream stream_sync tool tool_result

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .agent.tool import tool as tool
     from .agent.toolbox import Toolbox as Toolbox
     from .client.answer_type import Parsed as Parsed
+    from .client.breaker import Breaker as Breaker
     from .client.catalog import Catalog as Catalog
     from .client.client import Client as Client
     from .client.client import complete as complete
@@ -85,6 +86,7 @@ _HOMES = {
     "agent.sandbox": "Sandbox",
     "agent.toolbox": "Toolbox",
     "client.answer_type": "Parsed",
+    "client.breaker": "Breaker",
     "client.catalog": "Catalog",
     "client.client": "Client complete stream",
     "client.compaction": "Compaction",

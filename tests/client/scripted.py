@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -116,7 +116,7 @@ def catalog(environ: dict[str, str] | None = None, **hosts: str) -> Catalog:
     return Catalog(Config(providers=providers), environ=environ or {})
 
 
-def client(breaker: Breaker | None = None, **hosts: str) -> Client:
+def client(breaker: Breaker | Literal["own"] | None = "own", **hosts: str) -> Client:
     options = TransportOptions(retry=RetryPolicy(max_retries=0))
     return Client(catalog(**hosts), transport=options, breaker=breaker)
 

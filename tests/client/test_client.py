@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from midstream.agent.loop import Agent
 from midstream.client.breaker import Breaker
 from midstream.client.catalog import Catalog
 from midstream.client.client import Client, _Sent, complete, explain, stream
 from midstream.client.config import Config, ModelConfig, ProviderConfig
+from midstream.client.session import Session
 from midstream.client.sync import SyncSession
 from midstream.core.blocks import Conversation, Media, Text, Turn, human
 from midstream.core.dialect import Options, TextCalls
@@ -41,7 +44,7 @@ from midstream.testing import sim_server
 from midstream.transport import RetryPolicy, TransportOptions
 from midstream.wires.request import Request
 from tests.client import scripted
-from tests.client.scripted import Cut, Drop, Host, Item, Refusal, Said, play
+from tests.client.scripted import Cut, Drop, Host, Item, Refusal, Said, Stall, play
 from tests.long_run import each_once
 from tests.transport.loopback import Seen, Server, Wire
 
@@ -123,7 +126,7 @@ def test_a_call_leaked_as_text_runs_only_where_the_caller_lets_it(text_calls: Te
         assert "wrote a call as text" in problem["why"] and problem["raw"] == 'functions.look:0 {"path":"x"}'
 
 
-def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False, breaker: Breaker | None = None) -> Any:
+def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False) -> Any:
     """Ask hosts a, b, … in order; what came, and how often each was asked."""
 
     async def main() -> Any:
@@ -131,7 +134,7 @@ def _chain(scripts: Sequence[Sequence[Item]], *, whole: bool = False, breaker: B
         for host in hosts:
             await host.__aenter__()
         names = "abcdef"[: len(hosts)]
-        client = scripted.client(breaker, **{name: host.base for name, host in zip(names, hosts, strict=True)})
+        client = scripted.client(**{name: host.base for name, host in zip(names, hosts, strict=True)})
         models = [f"{name}/m" for name in names]
         try:
             got: Any = await (client.complete(models, ASKED) if whole else client.stream(models, ASKED).result())
@@ -255,20 +258,128 @@ def test_one_model_alone_raises_its_own_error() -> None:
     assert isinstance(error, Overloaded) and str(error) == "a 500: alpha"
 
 
-def test_a_host_that_keeps_failing_is_left_alone() -> None:
-    async def act(host: Host, client: Client) -> None:
-        for _ in range(2):
-            with pytest.raises(Overloaded):
-                await client.complete("a/m", ASKED)
-        with pytest.raises(Overloaded, match="not asked again for another"):
-            await client.complete("a/m", ASKED)
-        assert len(host.bodies) == 2
+async def _answers(client: Client, models: list[str], whole: bool) -> Turn:
+    return await (client.complete(models, ASKED) if whole else client.stream(models, ASKED).result())
 
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_host_that_keeps_failing_is_left_alone_where_another_model_can_answer(whole: bool) -> None:
     async def main() -> None:
-        async with Host([Refusal(500)]) as host, scripted.client(Breaker(failures=2), a=host.base) as client:
-            await act(host, client)
+        async with Host([Refusal(500)]) as first, Host([Answer("from b")]) as second:
+            for breaker, asked in ((Breaker(failures=2), 2), (None, 6)):
+                del first.server.seen[:]
+                async with scripted.client(breaker, a=first.base, b=second.base) as client:
+                    for _ in range(6):
+                        assert (await _answers(client, ["a/m", "b/m"], whole)).text == "from b"
+                    assert len(first.bodies) == asked
+                    # Alone, or last of a chain, it is asked however often it failed.
+                    for models in (["a/m"], ["a/m", "a/m"]):
+                        with pytest.raises(MidstreamError):
+                            await _answers(client, models, whole)
+                    assert len(first.bodies) == asked + (2 if breaker else 3)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_hiccup_loses_no_batch(whole: bool) -> None:
+    """Many at once, the first of them failures: without another model to go to, each request goes out."""
+
+    async def main() -> list[Any]:
+        async with Host([*[Refusal(500)] * 60, Answer("ok")]) as host, scripted.client(a=host.base) as client:
+            async with asyncio.TaskGroup() as group:
+                first = [group.create_task(_settled(_answers(client, ["a/m"], whole))) for _ in range(60)]
+            assert len(host.bodies) == 60
+            async with asyncio.TaskGroup() as group:
+                second = [group.create_task(_settled(_answers(client, ["a/m"], whole))) for _ in range(20)]
+            assert all(isinstance(each.result(), Overloaded) for each in first)
+            return [each.result() for each in second]
+
+    assert [turn.text for turn in asyncio.run(main())] == ["ok"] * 20
+
+
+async def _settled(answer: Coroutine[Any, Any, Turn]) -> Turn | MidstreamError:
+    try:
+        return await answer
+    except MidstreamError as error:
+        return error
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("left", ["cancelled", "429"])
+def test_a_trial_without_a_verdict_does_not_shut_the_host(left: str, whole: bool) -> None:
+    async def main() -> tuple[Turn, int]:
+        now = 0.0
+        gone = Stall(Answer("x"), 0) if left == "cancelled" else Refusal(429, headers=("retry-after: 1",))
+        script = [Refusal(500), Refusal(500), gone, Answer("from a")]
+        async with Host(script) as first, Host([Answer("from b")]) as second:
+            breaker = Breaker(failures=2, clock=lambda: now)
+            async with scripted.client(breaker, a=first.base, b=second.base) as client:
+                models = ["a/m", "b/m"]
+                for _ in range(4):
+                    await _answers(client, models, whole)
+                assert len(first.bodies) == 2
+                now = 30.0
+                trial = asyncio.ensure_future(_answers(client, models, False))
+                if left == "cancelled":
+                    while len(first.bodies) < 3:  # noqa: ASYNC110
+                        await asyncio.sleep(0)
+                    trial.cancel()
+                    await asyncio.wait([trial])
+                else:
+                    assert (await trial).text == "from b"
+                return await _answers(client, models, whole), len(first.bodies)
+
+    turn, asked = asyncio.run(main())
+    assert turn.text == "from a" and asked == 4
+
+
+CUT_AT_ONCE, CUT_LATER = Cut(Answer("one two"), 0), Cut(Answer("one two"), 3)
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+@pytest.mark.parametrize(
+    "items, by_session, by_agent",
+    [
+        ([Refusal(500), Refusal(500), CUT_AT_ONCE], (1, 2, 3), (1, 2, 3)),
+        ([CUT_AT_ONCE, Refusal(500), Refusal(500)], (1, 2, 3), (2, 2, 3)),
+        ([Said(OVERLOADED), Refusal(500)], (1, 2, 3), (1, 2, 3)),
+        ([CUT_LATER], (1, 1, 1), (2, 2, 2)),  # only an agent requests it again, once by default
+        ([Refusal(500), Refusal(500), CUT_LATER], (1, 2, 3), (1, 2, 3)),
+        ([Refusal(500), CUT_LATER], (1, 2, 2), (1, 2, 3)),
+    ],
+)
+def test_one_count_for_all_requests_of_one_answer(
+    items: list[Item], by_session: tuple[int, ...], by_agent: tuple[int, ...], retries: int
+) -> None:
+    """Refused, cut, refused again: whichever part of the program requests it again, it is one answer of one model."""
+
+    async def main(agent: bool) -> int:
+        transport = TransportOptions(retry=RetryPolicy(max_retries=retries, initial=0))
+        async with (
+            Host(items * 10) as host,
+            Client(scripted.catalog(a=host.base), transport=transport) as client,
+            Session("a/m", client=client) as session,
+        ):
+            with suppress(MidstreamError):
+                await (Agent(session, []).run("Hi") if agent else session.send("Hi"))
+            return len(host.bodies)
+
+    assert (asyncio.run(main(False)), asyncio.run(main(True))) == (by_session[retries], by_agent[retries])
+
+
+def test_each_model_of_a_chain_has_its_own_count() -> None:
+    async def main() -> list[int]:
+        transport = TransportOptions(retry=RetryPolicy(max_retries=2, initial=0))
+        async with Host([Refusal(500), Said(OVERLOADED)] * 10) as first, Host([Said(OVERLOADED)]) as second:
+            catalog = scripted.catalog(a=first.base, b=second.base)
+            async with Client(catalog, transport=transport) as client:
+                for whole in (False, True):
+                    with suppress(MidstreamError):
+                        await _answers(client, ["a/m", "b/m"], whole)
+            return [len(first.bodies), len(second.bodies)]
+
+    assert asyncio.run(main()) == [6, 6]
 
 
 def test_no_model_and_an_unknown_one_are_said_before_anything_is_sent() -> None:

@@ -388,6 +388,7 @@ async def stalls(wire: Wire, seen: Seen) -> None:
 
 async def keeps_alive(wire: Wire, seen: Seen) -> None:
     await wire.begin()
+    await wire.chunk(b'{"answer":')
     while True:
         await wire.chunk(b"\n")
         await asyncio.sleep(0.01)
@@ -397,6 +398,38 @@ async def keeps_alive(wire: Wire, seen: Seen) -> None:
 def test_a_stalled_body_ends_with_the_idle_deadline(script: Script) -> None:
     found, _ = run(outcome(script, Clock(), idle=0.1))
     assert isinstance(found, IdleTimeout)
+
+
+async def only_keeps_alive(wire: Wire, seen: Seen) -> None:
+    await wire.begin()
+    while True:
+        await wire.chunk(b"\n")
+        await asyncio.sleep(0.01)
+
+
+async def keeps_alive_and_stops(wire: Wire, seen: Seen) -> None:
+    await wire.begin()
+    for _ in range(3):
+        await wire.chunk(b"\n")
+        await asyncio.sleep(0.02)
+    await wire.gone()
+
+
+async def thinks(wire: Wire, seen: Seen) -> None:
+    await wire.begin()
+    await wire.chunk(b"\n")
+    await asyncio.sleep(0.3)
+    await wire.chunk(JSON_OK)
+    await wire.end()
+
+
+def test_heartbeats_before_the_first_data_do_not_shorten_the_wait_for_it() -> None:
+    found, _ = run(outcome(only_keeps_alive, Clock(), first_byte=0.2, idle=0.05))
+    assert isinstance(found, TimedOut) and "first" in str(found)
+    found, _ = run(outcome(keeps_alive_and_stops, Clock(), first_byte=5, idle=0.1))
+    assert isinstance(found, IdleTimeout)
+    found, _ = run(outcome(thinks, Clock(), first_byte=5, idle=0.1))
+    assert found == b"\n" + JSON_OK
 
 
 async def trickles(wire: Wire, seen: Seen) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from midstream.core.errors import IdleTimeout, TimedOut, TransportError
+from midstream.transport.options import TransportOptions
 from midstream.transport.response import Watch
 
 
@@ -58,10 +59,49 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
     return made
 
 
-def _watch(reader: Reader, idle: float = 10, total: float = 1000) -> Watch:
-    watch = Watch(idle, total, 100.0 + total, reader.expire)
+def _watch(
+    reader: Reader, idle: float = 10, total: float = 1000, *, first_byte: float = 100, begun: bool = True
+) -> Watch:
+    options = TransportOptions(first_byte=first_byte, idle=idle, total=total)
+    watch = Watch(options, 100.0 + total, reader.expire)
     watch.start()
+    if begun:
+        watch.progress()
     return watch
+
+
+def _beat(loop: Loop, watch: Watch, *gaps: float) -> None:
+    """Bytes that are no data, each after so long."""
+    for gap in gaps:
+        watch.wait()
+        loop.move(gap)
+        watch.rest()
+        watch.heartbeat()
+    watch.wait()
+
+
+@pytest.mark.parametrize(
+    "gaps, ends, error",
+    [
+        ((), 100, TimedOut),
+        ((0,), 100, TimedOut),  # one early comment changes nothing
+        ((4,) * 24, 100, TimedOut),
+        ((4, 4), 20, IdleTimeout),
+        ((4, 5, 4), 28, IdleTimeout),  # three times the spacing: the longest
+        ((0, 20), 80, IdleTimeout),
+        ((0, 30), 100, TimedOut),
+    ],
+)
+def test_until_the_first_data_the_limit_is_that_of_the_first_byte(
+    loop: Loop, gaps: tuple[float, ...], ends: float, error: type[TransportError]
+) -> None:
+    reader = Reader()
+    watch = _watch(reader, begun=False)
+    _beat(loop, watch, *gaps)
+    loop.move(100 + ends - 0.1 - loop.now)
+    assert not reader.ended
+    loop.move(0.2)
+    assert [type(each) for each in reader.ended] == [error]
 
 
 def test_silence_is_counted_while_waiting(loop: Loop) -> None:

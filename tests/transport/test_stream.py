@@ -146,6 +146,24 @@ def test_comments_hide_no_stall(script: Script) -> None:
     assert text_of(last) == "Hello"
 
 
+@pytest.mark.parametrize(
+    "beats, silence, kind", [(1, 0.3, ""), (20, 0.02, ""), (4, 9, "idle_timeout"), (1, 9, "timed_out")]
+)
+def test_comments_before_the_first_data_do_not_shorten_the_wait_for_it(beats: int, silence: float, kind: str) -> None:
+    async def thinks(wire: Wire, seen: Seen) -> None:
+        await wire.begin("content-type: text/event-stream")
+        for _ in range(beats):
+            await wire.chunk(b": keep-alive\n\n")
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(silence)
+        for part in (*HELLO, *END):
+            await wire.chunk(part)
+        await wire.end()
+
+    last = told(thinks, first_byte=1.5, idle=0.15)[0][-1]
+    assert (last.error.kind if isinstance(last, ErrorEvent) else "") == kind
+
+
 def test_data_that_makes_no_event_is_still_progress() -> None:
     """Usage, or a chunk without choices: data came, so the peer is not stalled."""
 

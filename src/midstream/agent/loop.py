@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
+from ..client.attempts import Tries
 from ..client.cancellation import Turnstile, shield
 from ..client.reply import ABORTED, Reply
 from ..client.session import Session, is_refused_as_too_long
@@ -92,11 +93,11 @@ class Agent:
     async def _rounds(
         self, content: Sequence[str | Text | Media], spent: Spent, answer: AnswerType[Any] | None
     ) -> AsyncGenerator[AgentEvent, None]:
-        retries = self.limits.retries
+        retries, tries = self.limits.retries, Tries()
         while True:
             replies: list[Reply] = []
             self._declare()
-            async with aclosing(self._ask(content, spent, answer, replies)) as events:
+            async with aclosing(self._ask(content, spent, answer, replies, tries)) as events:
                 async for event in events:
                     yield event
             # Said once: the next rounds continue from the results.
@@ -105,7 +106,8 @@ class Agent:
             if turn is None:  # time was up before the answer began
                 yield Stopped("time", spent.time_is_up)
                 return
-            stop = self._verdict(turn, reply, spent, retries)
+            may_retry = retries > 0 and tries.allow(self.limits.retries)
+            stop = self._verdict(turn, reply, spent, may_retry)
             calls = turn.tool_calls if self._is_kept(turn) else ()
             # Answered without being run, because a history with an open call is refused by every host.
             if calls and (why := _unfit(turn, stop)):
@@ -121,7 +123,10 @@ class Agent:
                 yield stop
                 return
             # In a row: an answer that succeeds gives all of them back.
-            retries = retries - 1 if turn.failure else self.limits.retries
+            if turn.failure:
+                retries -= 1
+            else:
+                retries, tries = self.limits.retries, Tries()
 
     def _declare(self) -> None:
         """Declare the current tools; a source's may have changed since the last answer."""
@@ -140,6 +145,7 @@ class Agent:
         spent: Spent,
         answer: AnswerType[Any] | None,
         replies: list[Reply],
+        tries: Tries,
     ) -> AsyncGenerator[AgentEvent, None]:
         """Ask for one answer, which goes into `replies`. If its host refuses the conversation as too long, summarise earlier
         turns and ask once more."""
@@ -147,7 +153,7 @@ class Agent:
             async for step in steps:
                 yield step
         for attempt in (1, 2):
-            reply = Reply(self.session.batches(*content, schema=answer, make_room=False))
+            reply = Reply(self.session.batches(*content, schema=answer, make_room=False, tries=tries))
             replies.append(reply)
             # The message is in the conversation by now; a second attempt must not say it twice.
             content = ()
@@ -184,12 +190,12 @@ class Agent:
         turns = self.session.conversation.turns
         return bool(turns) and turns[-1].key == turn.key
 
-    def _verdict(self, turn: Turn, reply: Reply, spent: Spent, retries: int) -> Stopped | None:
+    def _verdict(self, turn: Turn, reply: Reply, spent: Spent, may_retry: bool) -> Stopped | None:
         """Whether this answer is the last."""
         if turn.failure:
             if turn.failure == ABORTED:  # the caller's own interruption does not come here
                 return Stopped("time", spent.time_is_up)
-            if self._may_repeat(turn) and retries > 0 and not spent.time_is_up:
+            if self._may_repeat(turn) and may_retry and not spent.time_is_up:
                 return None
             return Stopped("failed", reply.error.message if reply.error is not None else turn.failure)
         spent.rounds += 1

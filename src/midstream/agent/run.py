@@ -35,7 +35,8 @@ class RunLimits(Value, frozen=True):
     seconds: float | None = None
     """Wall-clock time of answers and tools together."""
     retries: int = 1
-    """How often in a row an empty or truncated answer is requested again; such an answer does not count as a round."""
+    """How often in a row an empty or truncated answer is requested again; such an answer does not count as a round. Requests that the
+    client has made for the same answer count: an answer takes no more than the larger of this and `max_retries` allows."""
     retry_text: bool = True
     """Whether that also holds for an answer of which some text has arrived. False is for a caller who has shown that text for
     good, on a terminal for example: it would be shown twice."""

@@ -37,6 +37,27 @@ class Attempt(Value, frozen=True):
     """When that was, in seconds since 1970."""
 
 
+class Tries:
+    """The failed requests for one answer, by model: one count for the transport, the client and an agent, which each may request it again."""
+
+    __slots__ = ("_by_model", "last", "limit")
+
+    def __init__(self) -> None:
+        self._by_model: dict[str, list[MidstreamError]] = {}
+        self.last: list[MidstreamError] = []
+        """Those of the model that was asked last."""
+        self.limit = 0
+        """How many retries a model has."""
+
+    def of(self, model: str) -> list[MidstreamError]:
+        self.last = self._by_model.setdefault(model, [])
+        return self.last
+
+    def allow(self, retries: int) -> bool:
+        """Whether the last model may be asked once more, by a caller who allows so many retries."""
+        return len(self.last) <= max(self.limit, retries)
+
+
 Report: TypeAlias = Callable[[Attempt], object]
 Sending: TypeAlias = Callable[[Resolved, Request], Report | None]
 """Called with each model that is asked and what it is sent. What it returns is called with each attempt that is over."""

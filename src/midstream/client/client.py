@@ -46,14 +46,15 @@ from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
 from ..telemetry import current_telemetry
 from ..transport import EventReader, HTTPResponse, Transport, TransportOptions
+from ..transport.client import Call
 from ..transport.tap import Tap, everywhere
 from ..transport.target import warn_of_clear_text
 from ..wires.history_cache import HistoryCache
 from ..wires.request import Request
 from ..wires.request_stencil import RequestStencils
 from .access import Access, home_of
-from .attempts import Attempt, Report, Reporter, Sending
-from .breaker import Breaker, host_of
+from .attempts import Attempt, Report, Reporter, Sending, Tries
+from .breaker import Admission, Breaker, host_of
 from .catalog import Catalog
 from .reply import Reply
 
@@ -77,7 +78,8 @@ class Client:
     of what the catalog finds, and `base_url` instead of the address, for the provider of the first model that a request names: the
     others of a chain have keys and addresses of their own. To `base_url` goes `api_key` or no key. `remember=False` keeps no encoded histories, only what short requests have in
     common: for a caller such as a server, to whom each conversation is new. `recorder` receives every exchange: a
-    `midstream.recording.Recorder` saves each one in a file. `telemetry` takes spans and metrics: by default it is the program's
+    `midstream.recording.Recorder` saves each one in a file. `breaker` decides when a chain passes over a host that keeps failing: by
+    default the client has a `Breaker()` of its own; None is for none. `telemetry` takes spans and metrics: by default it is the program's
     OpenTelemetry SDK, if one is set up; False turns it off.
     """
 
@@ -88,7 +90,7 @@ class Client:
         transport: TransportOptions | Transport | None = None,
         api_key: str | Secret | None = None,
         base_url: str | None = None,
-        breaker: Breaker | None = None,
+        breaker: Breaker | Literal["own"] | None = "own",
         remember: bool = True,
         recorder: Tap | None = None,
         telemetry: Telemetry | Literal[False] | None = None,
@@ -103,7 +105,7 @@ class Client:
             self._transport.tap = recorder
         api_key = hide(api_key)
         self.access = Access.given(api_key, base_url)
-        self._breaker = breaker or Breaker()
+        self._breaker = Breaker() if breaker == "own" else breaker
         self._history = HistoryCache() if remember else None
         self._telemetry = telemetry
         self._stencils = None if remember else RequestStencils()
@@ -162,18 +164,23 @@ class Client:
         api_key: Secret | None = None,
         sending: Sending | None = None,
         access: Access | None = None,
+        tries: Tries | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The events of `stream` in the batches in which they arrived: lower overhead per event.
 
         `api_key` is this request's own, or `access` if it has an address of its own, too; `sending` is called with every model that
-        is asked, and what it is sent, and what it returns with every attempt that is over.
+        is asked, and what it is sent, and what it returns with every attempt that is over. A caller who may request the answer once
+        more counts its `tries` with ours.
         """
+        tries = tries or Tries()
         access = access or Access.given(api_key, None, is_shared=False)
         telemetry = self.telemetry
         # Without telemetry there is no generator more on the way of each event.
         if telemetry is None:
-            return self._batches(model, conversation, tools, options, turn_key, access, sending)
-        return self._traced(telemetry, model, conversation, tools, options or Options(), turn_key, access, sending)
+            return self._batches(model, conversation, tools, options, turn_key, access, sending, tries)
+        return self._traced(
+            telemetry, model, conversation, tools, options or Options(), turn_key, access, sending, tries
+        )
 
     @property
     def telemetry(self) -> Telemetry | None:
@@ -190,12 +197,14 @@ class Client:
         turn_key: str | None,
         access: Access | None,
         sending: Sending | None,
+        tries: Tries,
     ) -> AsyncGenerator[list[Event], None]:
         """The same batches, inside a span."""
         span = self._span(telemetry, model, conversation, options, access)
         told = _telling(span, sending)
         try:
-            async with aclosing(self._batches(model, conversation, tools, options, turn_key, access, told)) as batches:
+            inner = self._batches(model, conversation, tools, options, turn_key, access, told, tries)
+            async with aclosing(inner) as batches:
                 async for batch in batches:
                     span.batch(batch)
                     yield batch
@@ -232,26 +241,29 @@ class Client:
         turn_key: str | None,
         access: Access | None,
         sending: Sending | None,
+        tries: Tries,
     ) -> AsyncGenerator[list[Event], None]:
         options = options or Options()
         turn_key = turn_key or mint_turn_key()
         names = model_names(model)
         failures: list[MidstreamError] = []
         # Three nested tries, from the outside in: the models of the chain, the attempts with one model, and
-        # (in the transport) the attempts until a first byte. Everything ends at the first block of an
-        # answer: what was shown cannot be taken back, and another model cannot go on from it.
+        # (in the transport) the attempts until a first byte. The last two share one count (`call`). Everything ends at the first
+        # block of an answer: what was shown cannot be taken back, and another model cannot go on from it.
         started = False
-        for name in names:
+        for number, name in enumerate(names, 1):
             # Each model of a chain is encoded for itself: ids, reasoning and tools differ from one to the next.
-            sent = self._prepare(name, names[0], conversation, tools, options, access)
+            sent = self._prepare(name, names[0], conversation, tools, options, access, has_next=number < len(names))
             target = sent.target
             reporter = _reporter(sending, sent)
-            first, attempt = time.monotonic(), 0
+            call: Call | None = None
             while True:
                 failed: ErrorEvent | None = None
                 try:
                     began = time.monotonic()
-                    answers = _Answers(self, sent, reporter)
+                    if call is None:
+                        call = self._call(sent, reporter, tries)
+                    answers = _Answers(self, sent, reporter, call)
                     try:
                         while (accepted := await answers.next()) is not None:
                             answer = accepted
@@ -279,6 +291,8 @@ class Client:
                                 if reporter is not None:
                                     reporter.ended(answer, _failure_of(batch[-1]))
                                 failed = _settle(batch, began, came)
+                                if failed is None and isinstance(last := batch[-1], ErrorEvent):
+                                    call.attempts.append(last.error.to_exception())
                             if batch:
                                 yield batch
                     finally:
@@ -291,12 +305,11 @@ class Client:
                 except MidstreamError as error:  # the transport has tried as often as it may
                     failure = error
                     break
-                spent = time.monotonic() - first
-                if not _breaks_off(failure) or not await self._transport.pause(
-                    attempt, spent, _wait(failure), options=sent.waits
-                ):
+                if not _breaks_off(failure):
+                    call.attempts.append(failure)
                     break
-                attempt += 1
+                if not await self._transport.pause(call, failure):
+                    break
             failures.append(failure)
             if not _moves_on(failure):
                 break
@@ -420,13 +433,15 @@ class Client:
         turn_key = turn_key or mint_turn_key()
         failures: list[MidstreamError] = []
         for number, name in enumerate(names, 1):
-            sent = self._prepare(name, names[0], conversation, tools, whole, access)
+            sent = self._prepare(name, names[0], conversation, tools, whole, access, has_next=number < len(names))
             reporter = _reporter(sending, sent)
-            first, attempt = time.monotonic(), 0
+            call: Call | None = None
             while True:
                 began = time.monotonic()
                 try:
-                    answer = await self._open(sent, reporter)
+                    if call is None:
+                        call = self._call(sent, reporter)
+                    answer = await self._open(sent, reporter, call)
                 except MidstreamError as error:  # the transport has tried as often as it may
                     failure = error
                     break
@@ -442,13 +457,9 @@ class Client:
                     failure = kind.restore(f"{name} gave no answer ({turn.failure})")
                     break
                 # The same model only after an error in so many words: an answer that broke off may have been paid for.
-                spent = time.monotonic() - first
                 error_told = isinstance(failure, ProviderError) and failure.retryable
-                if not error_told or not await self._transport.pause(
-                    attempt, spent, _wait(failure), options=sent.waits
-                ):
+                if not error_told or not await self._transport.pause(call, failure):
                     break
-                attempt += 1
             failures.append(failure)
             if not _moves_on(failure):
                 break
@@ -485,12 +496,14 @@ class Client:
         tools: Sequence[ToolSpec],
         options: Options | None,
         access: Access | None,
+        *,
+        has_next: bool,
     ) -> _Sent:
         """What one model of a chain is sent; `first` is the first of the chain."""
         target = self._target(name)
         request = self.encode(target, conversation, tools, options)
         first_target = target if name == first else self._target(first)
-        return self._addressed_to(target, first_target, request, access, self._waits_of(options))
+        return self._addressed_to(target, first_target, request, access, self._waits_of(options), has_next)
 
     def _addressed_to(
         self,
@@ -499,15 +512,18 @@ class Client:
         request: Request,
         access: Access | None,
         waits: TransportOptions | None = None,
+        has_next: bool = False,
     ) -> _Sent:
         """The request with the key and the address that were given, as far as they are for this target."""
         access = access or self.access
         if access is None:
-            return _Sent(target, request, waits=waits)
+            return _Sent(target, request, waits=waits, has_next=has_next)
         if not access.is_for(target, home_of(first)):
-            return _Sent(target, request, other=(access.home or home_of(first))[0], waits=waits)
+            other = (access.home or home_of(first))[0]
+            return _Sent(target, request, other=other, waits=waits, has_next=has_next)
         keyless = bool(access.base_url) and access.api_key is None
-        return _Sent(access.reach(target), request, access.api_key, access.is_shared, keyless, waits=waits)
+        reached, key = access.reach(target), access.api_key
+        return _Sent(reached, request, key, access.is_shared, keyless, waits=waits, has_next=has_next)
 
     def _waits_of(self, options: Options | None) -> TransportOptions | None:
         """The transport's options with the waits of this request; None if it has none of its own."""
@@ -521,43 +537,54 @@ class Client:
             known = self._waits[waits] = self._transport.options.with_waits(*waits)
         return known
 
-    async def _open(self, sent: _Sent, reporter: Reporter | None = None) -> HTTPResponse:
+    def _call(self, sent: _Sent, reporter: Reporter | None, tries: Tries | None = None) -> Call:
+        """The one count of all requests that are made for an answer of one model."""
+        failed = None if reporter is None else reporter.failed
+        call = self._transport.call(sent.waits, failed, None if tries is None else tries.of(sent.target.name))
+        if tries is not None:
+            tries.limit = call.options.retry.max_retries
+        return call
+
+    async def _open(self, sent: _Sent, reporter: Reporter | None = None, call: Call | None = None) -> HTTPResponse:
         """Send the request as `_Answers` does, and wait for the first byte of the answer that is to be read."""
         target = sent.target
-        host = host_of(target.endpoint.base_url)
-        secret = await self._admitted(sent, host, reporter)
-        failed = None if reporter is None else reporter.failed
+        call = call or self._call(sent, reporter)
+        secret, admission = await self._admitted(sent, reporter)
         renewals = 0
         try:
             while True:
                 request, headers = self._addressed(sent, secret)
                 try:
-                    answer = await self._transport.open(
-                        request, target.endpoint.base_url, headers, options=sent.waits, failed=failed
-                    )
+                    answer = await self._transport.open(request, target.endpoint.base_url, headers, call=call)
                     break
                 except Unauthorized as error:
                     renewals += 1
                     secret = await self._renewed(sent, secret, error, renewals)
+                    call.attempts.pop()  # a key that has run out is no failed try
+            if admission is not None:
+                admission.succeeded()
         except MidstreamError as error:
-            if sent.shared_key:
-                self._breaker.judge(host, error)
+            if admission is not None and sent.shared_key:
+                admission.judge(error)
             explain(error, target, keyless=not secret, moved=sent.keyless)
             raise
-        self._breaker.succeeded(host)
+        finally:  # also when the caller leaves
+            if admission is not None:
+                admission.leave()
         return answer
 
-    async def _admitted(self, sent: _Sent, host: str, reporter: Reporter | None) -> SecretHeaders:
+    async def _admitted(self, sent: _Sent, reporter: Reporter | None) -> tuple[SecretHeaders, Admission | None]:
         """The headers of the key, where one is found and the breaker of the host lets the request pass."""
         try:
             # Before the breaker is asked: a missing key is the caller's to fix, and says nothing about the host.
             secret = self._key_at_hand(sent) or await self._authorized(sent)
-            self._breaker.check(host)
+            if self._breaker is None:
+                return secret, None
+            return secret, self._breaker.admit(host_of(sent.target.endpoint.base_url), has_next=sent.has_next)
         except MidstreamError as error:
             if reporter is not None:
                 reporter.failed(0, error, 0.0)
             raise
-        return secret
 
     def _key_at_hand(self, sent: _Sent) -> SecretHeaders | None:
         return self.catalog.headers_at_hand(sent.target) if sent.api_key is None and not sent.keyless else None
@@ -623,6 +650,8 @@ class _Sent(msgspec.Struct, frozen=True):
     """The provider that the program's own key is for, where that is another one."""
     waits: TransportOptions | None = None
     """How long to wait for this one, where that is not as for every request."""
+    has_next: bool = False
+    """Whether there is another model to go to."""
 
 
 def _reporter(sending: Sending | None, sent: _Sent) -> Reporter | None:
@@ -637,14 +666,25 @@ class _Answers:
     The answers of Transport.answers: each as soon as the host has accepted the request, the last one to be read.
     """
 
-    __slots__ = ("_accepted", "_answers", "_client", "_host", "_renewals", "_reporter", "_secret", "_sent")
+    __slots__ = (
+        "_accepted",
+        "_admission",
+        "_answers",
+        "_call",
+        "_client",
+        "_renewals",
+        "_reporter",
+        "_secret",
+        "_sent",
+    )
 
-    def __init__(self, client: Client, sent: _Sent, reporter: Reporter | None) -> None:
+    def __init__(self, client: Client, sent: _Sent, reporter: Reporter | None, call: Call) -> None:
         self._client = client
         self._sent = sent
         self._reporter = reporter
         self._accepted: HTTPResponse | None = None
-        self._host = host_of(sent.target.endpoint.base_url)
+        self._call = call
+        self._admission: Admission | None = None
         self._secret = SecretHeaders()
         self._renewals = 0
         self._answers: Answers | None = None
@@ -652,7 +692,7 @@ class _Answers:
     async def next(self) -> HTTPResponse | None:
         client, sent, reporter = self._client, self._sent, self._reporter
         if self._answers is None:
-            self._secret = await client._admitted(sent, self._host, reporter)
+            self._secret, self._admission = await client._admitted(sent, reporter)
         self._accepted = None  # from here on the transport reports how it ends
         try:
             while True:
@@ -661,28 +701,28 @@ class _Answers:
                     if answers is None:
                         request, headers = client._addressed(sent, self._secret)
                         base_url = sent.target.endpoint.base_url
-                        failed = None if reporter is None else reporter.failed
-                        answers = self._answers = client._transport.answers(
-                            request, base_url, headers, options=sent.waits, failed=failed
-                        )
+                        answers = self._answers = client._transport.answers(request, base_url, headers, call=self._call)
                     answer = await answers.next()
                     break
                 # Once more with a new key, if a key that a command printed is refused.
                 except Unauthorized as error:
                     self._renewals += 1
                     self._secret = await client._renewed(sent, self._secret, error, self._renewals)
+                    self._call.attempts.pop()  # a key that has run out is no failed try
                     self._answers = None
         except MidstreamError as error:
-            if sent.shared_key:
-                client._breaker.judge(self._host, error)
+            if self._admission is not None and sent.shared_key:
+                self._admission.judge(error)
             explain(error, sent.target, keyless=not self._secret, moved=sent.keyless)
             raise
-        if answer is None:
-            client._breaker.succeeded(self._host)
+        if answer is None and self._admission is not None:
+            self._admission.succeeded()
         self._accepted = answer
         return answer
 
     def close(self) -> None:
+        if self._admission is not None:
+            self._admission.leave()
         if self._accepted is not None and self._reporter is not None:
             self._reporter.left(self._accepted)
         if self._answers is not None:
@@ -776,10 +816,6 @@ def _moves_on(error: MidstreamError) -> bool:
 def _breaks_off(error: MidstreamError) -> bool:
     """Whether an answer that ended so before its first block is worth asking the same model for again."""
     return isinstance(error, TruncatedStream) or (isinstance(error, ProviderError) and error.retryable)
-
-
-def _wait(error: MidstreamError) -> float | None:
-    return error.retry_after if isinstance(error, ProviderError) else None
 
 
 def stream(

@@ -39,6 +39,7 @@ from ..wires.native_path import choose_dialect
 from ..wires.request import Request
 from ..wires.tool_format import ToolFormatChoice, resolve_tool_format
 from .access import Access, home_of
+from .attempts import Tries
 from .cancellation import Turnstile, shield
 from .client import Client, model_names
 from .compaction import Compaction, ContextUse, Plan, Summary, make_plan
@@ -169,13 +170,18 @@ class Session:
         return ParsedReply(self.batches(*content, schema=answer), answer)
 
     def batches(
-        self, *content: str | Text | Media, schema: AnswerType[Any] | None = None, make_room: bool = True
+        self,
+        *content: str | Text | Media,
+        schema: AnswerType[Any] | None = None,
+        make_room: bool = True,
+        tries: Tries | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         """The events of `send` in the batches in which they arrived: lower overhead per event.
 
-        Without `make_room`, nothing is summarised now: the caller has called `make_room` itself, to see its events.
+        Without `make_room`, nothing is summarised now: the caller has called `make_room` itself, to see its events. A caller who
+        may request the answer once more counts its `tries` with ours.
         """
-        return self._turnstile.through(self._turn(content, schema, make_room))
+        return self._turnstile.through(self._turn(content, schema, make_room, tries))
 
     async def add(self, turn: Turn) -> None:
         """Add a turn: to the store first, if there is one, then here. If the caller is cancelled, both still agree."""
@@ -405,7 +411,11 @@ class Session:
         return models
 
     async def _turn(
-        self, content: Sequence[str | Text | Media], answer: AnswerType[Any] | None, make_room: bool
+        self,
+        content: Sequence[str | Text | Media],
+        answer: AnswerType[Any] | None,
+        make_room: bool,
+        tries: Tries | None = None,
     ) -> AsyncGenerator[list[Event], None]:
         said = [part for part in content if part not in ("", Text(""))]
         # Before the message is added, so that the summary does not stand between the question and its answer.
@@ -415,7 +425,7 @@ class Session:
             await self.add(human(*said, key=mint_turn_key()))
         started, held = False, list[Event]()
         try:
-            async with aclosing(self._answer(answer)) as batches:
+            async with aclosing(self._answer(answer, tries)) as batches:
                 async for batch in batches:
                     # Held back: if room can be made, the caller never hears of this refusal.
                     if make_room and is_refused_as_too_long(batch[-1]):
@@ -440,7 +450,9 @@ class Session:
                 if batch:
                     yield batch
 
-    async def _answer(self, answer: AnswerType[Any] | None) -> AsyncGenerator[list[Event], None]:
+    async def _answer(
+        self, answer: AnswerType[Any] | None, tries: Tries | None = None
+    ) -> AsyncGenerator[list[Event], None]:
         """Ask for the next answer and keep it; one that does not follow its schema is asked for once more."""
         asked = self.conversation
         options = self.options if answer is None else replace(self.options, schema=answer.schema)
@@ -448,7 +460,7 @@ class Session:
         while True:
             key = mint_turn_key()
             batches = self._client.batches(
-                self._models, asked, tools=self.tools, options=options, turn_key=key, access=self._access
+                self._models, asked, tools=self.tools, options=options, turn_key=key, access=self._access, tries=tries
             )
             # Now, not at the end: the model may be switched while the answer is left.
             origin = self._origin()
@@ -478,7 +490,7 @@ class Session:
                     await self.add(replace(left, origin=origin))
             if answer is None or begun or not isinstance(last, ErrorEvent) or not answer.asks_again(last):
                 return
-            begun = True
+            begun, tries = True, None
             # For one request: what is kept is an answer that failed, which no later request holds, and the one that comes now.
             asked = self.conversation.add(*answer.reproach(last.turn, last.to_exception()))
 

@@ -476,7 +476,7 @@ class Options(Value, frozen=True):
     """For a gateway: the wire of the client that this answer goes on to. The client judges it then: an answer that came whole is
     not an error because it has neither text nor a call, or because it ends with a word that clients of this wire know."""
     first_byte: float | None = None
-    """How many seconds to wait for the first byte of an answer, connecting included; then the next model of a chain is asked.
+    """How many seconds to wait for the first data of an answer, connecting included; then the next model of a chain is asked.
     None: as the client's `TransportOptions` say, like the next two."""
     idle: float | None = None
     """How many seconds a begun answer may bring no data."""

@@ -398,20 +398,26 @@ class Exchange:
         """A whole answer. Nothing was sent yet, so the next model is asked also where one broke off in the middle."""
         names = list(route.models)
         while True:
-            name = names.pop(0)
+            asked: list[str] = []
+
+            def sent(target: Resolved, request: Request, asked: list[str] = asked) -> Report:
+                asked.append(target.name)
+                return self._sent(target, request)
+
             try:
                 turn = await self._gateway.client.complete(
-                    name,
+                    names,
                     parsed.conversation,
                     tools=parsed.tools,
                     options=parsed.options,
                     turn_key=self._turn_key,
                     api_key=self.key,
-                    sending=self._sent,
+                    sending=sent,
                 )
                 # A turn that broke off is an error here, because the next model may still be asked.
                 return turn.raise_for_failure()
             except MidstreamError as error:
+                names = names[len(asked) :]
                 if not names or not error.retryable:
                     raise
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
@@ -78,14 +78,26 @@ class _Failure(Value, frozen=True):
     status: int = 0
 
 
-class _Call(Value, frozen=True):
-    """One request with all of its attempts. When it began and must end: by the clock that tests may replace, and by the event
-    loop's."""
+class Call:
+    """One answer with all the requests that are made for it. When it began and must end: by the clock that tests may replace,
+    and by the event loop's. `attempts` are the errors of those that failed: the reader of an answer adds its own (`pause`), so that
+    one count holds for all."""
 
-    began: float
-    ends: float
-    options: TransportOptions
-    failed: FailedAttempt | None = None
+    __slots__ = ("attempts", "began", "ends", "failed", "options")
+
+    def __init__(
+        self,
+        began: float,
+        ends: float,
+        options: TransportOptions,
+        failed: FailedAttempt | None,
+        attempts: list[MidstreamError] | None,
+    ) -> None:
+        self.began = began
+        self.ends = ends
+        self.options = options
+        self.failed = failed
+        self.attempts: list[MidstreamError] = [] if attempts is None else attempts
 
     def fail(self, status: int, error: BaseException, began: float) -> None:
         if self.failed is not None:
@@ -126,27 +138,25 @@ class Transport:
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
         *,
-        options: TransportOptions | None = None,
-        failed: FailedAttempt | None = None,
+        call: Call | None = None,
     ) -> HTTPResponse:
-        """Send the request, again if need be, and wait for the first byte of a good answer. `options` are for this request alone."""
+        """Send the request, again if need be, and wait for the first byte of a good answer."""
         auth_headers = hidden = hidden_headers(auth_headers)  # rebound too: the locals of a frame may be shown
         target = self._targets.prepare(request, base_url, hidden, plain=self._listened)
         pool = self._ready()
-        call = self._call(pool, options, failed)
-        attempts: list[MidstreamError] = []
+        call = call or self.call()
         while True:
             start, began = pool.loop.time(), time.monotonic()
             # One limit over sending, headers and first byte: a host that thinks for minutes sends its
             # headers late or its first byte late, and the user set one limit for both.
             limit = min(call.options.first_byte, call.ends - start)
-            outcome = await self._ask(pool, target, call, start + limit, limit, attempts)
+            outcome = await self._ask(pool, target, call, start + limit, limit)
             if isinstance(outcome, HTTPResponse):
                 failure = await self._begun(outcome, target, call)
                 if failure is None:
                     return outcome
                 outcome = failure
-            await self._before_the_next(outcome, attempts, call, began)
+            await self._before_the_next(outcome, call, began)
 
     def answers(
         self,
@@ -154,29 +164,32 @@ class Transport:
         base_url: str,
         auth_headers: Mapping[str, str | Secret] | None = None,
         *,
-        options: TransportOptions | None = None,
-        failed: FailedAttempt | None = None,
+        call: Call | None = None,
     ) -> Answers:
-        """Send the request, again if need be: each answer whose status and headers are good, as soon as they have come.
-        `options` are for this request alone."""
+        """Send the request, again if need be: each answer whose status and headers are good, as soon as they have come."""
         auth_headers = hidden = hidden_headers(auth_headers)
         target = self._targets.prepare(request, base_url, hidden, plain=self._listened)
         pool = self._ready()
-        return Answers(self, pool, target, self._call(pool, options, failed))
+        return Answers(self, pool, target, call or self.call())
 
-    async def pause(
-        self, attempt: int, spent: float, asked: float | None = None, *, options: TransportOptions | None = None
-    ) -> bool:
-        """Wait before an answer that broke off at once is asked for again, as the policy says; False if it is not to be.
-
-        `attempt` counts from 0, `spent` is how long ago the first one began, `asked` the wait that the peer asks for.
-        """
+    def call(
+        self,
+        options: TransportOptions | None = None,
+        failed: FailedAttempt | None = None,
+        attempts: list[MidstreamError] | None = None,
+    ) -> Call:
+        """The count and the limits of one answer, for every request that is made for it. `options` are for this answer alone;
+        `attempts` are the failures that count already."""
         options = options or self.options
-        # The wait was told inside the stream (an error event), not in a header; put where `retry_delay`
-        # looks, so one rule judges both.
-        headers = {} if asked is None else {"retry-after": str(asked)}
-        delay = retry_delay(attempt, headers, self._now(), self._rng, options.retry)
-        if delay is None or spent + delay > min(options.retry.budget, options.total):
+        # Two clocks. Budgets of waits are counted by the clock that was handed in, so that tests need not
+        # wait; timeouts of asyncio know only the loop's time.
+        return Call(self._clock(), self._ready().loop.time() + options.total, options, failed, attempts)
+
+    async def pause(self, call: Call, failure: MidstreamError) -> bool:
+        """Wait before an answer that broke off at once is requested again, as the policy says; False if it is not to be."""
+        call.attempts.append(failure)
+        delay = self._delay(call, failure, {})
+        if delay is None:
             return False
         await self._wait(delay)
         return True
@@ -214,45 +227,31 @@ class Transport:
             raise LocalError("the transport belongs to another event loop; create one Transport per loop")
         return self._pool
 
-    def _call(self, pool: ConnectionPool, options: TransportOptions | None, failed: FailedAttempt | None) -> _Call:
-        options = options or self.options
-        # Two clocks. Budgets of waits are counted by the clock that was handed in, so that tests need not
-        # wait; timeouts of asyncio know only the loop's time.
-        return _Call(self._clock(), pool.loop.time() + options.total, options, failed)
-
-    def _delay(self, attempt: int, headers: Mapping[str, str], call: _Call) -> float | None:
+    def _delay(self, call: Call, failure: MidstreamError, headers: Mapping[str, str]) -> float | None:
         """The wait before the next attempt; None when the retries, the budget or the time are used up."""
         policy = call.options.retry
-        delay = retry_delay(attempt, headers, self._now(), self._rng, policy)
+        asked = getattr(failure, "retry_after", None)
+        # Some hosts name the wait in the body or in an event; put where `retry_delay` looks, so that one rule judges all.
+        if asked is not None:
+            headers = {"retry-after": str(asked)}
+        delay = retry_delay(len(call.attempts) - 1, headers, self._now(), self._rng, policy)
         # Better to raise now than to sleep first and then find that the time is up.
         if delay is None or self._clock() + delay > call.began + min(policy.budget, call.options.total):
             return None
         return delay
 
-    async def _before_the_next(
-        self, failure: _Failure, attempts: list[MidstreamError], call: _Call, began: float
-    ) -> None:
+    async def _before_the_next(self, failure: _Failure, call: Call, began: float) -> None:
         """Wait until the next attempt may begin; where there is to be none, raise what the attempts came to."""
         call.fail(failure.status, failure.error, began)
-        attempts.append(failure.error)
+        call.attempts.append(failure.error)
         hopeful = worth_retrying(failure.error, failure.headers)
-        headers, asked = failure.headers, getattr(failure.error, "retry_after", None)
-        # Some hosts name the wait in the body alone; put where `retry_delay` looks.
-        if asked is not None:
-            headers = {"retry-after": str(asked)}
-        delay = self._delay(len(attempts) - 1, headers, call) if hopeful else None
+        delay = self._delay(call, failure.error, failure.headers) if hopeful else None
         if delay is None:
-            raise _verdict(attempts, hopeful)
+            raise _verdict(call.attempts, hopeful)
         await self._wait(delay)
 
     async def _ask(
-        self,
-        pool: ConnectionPool,
-        target: Target,
-        call: _Call,
-        due: float,
-        limit: float,
-        attempts: Sequence[MidstreamError],
+        self, pool: ConnectionPool, target: Target, call: Call, due: float, limit: float
     ) -> HTTPResponse | _Failure:
         """Send, follow what may be followed, and wait for a status and headers."""
         listened = self.tap is not None or everywhere.tap is not None or everywhere.source is not None
@@ -264,7 +263,7 @@ class Transport:
                 # The target moves by a redirect within its origin;
                 # messages name where the answer truly came from.
                 response, target = await self._follow(sender, response, target, due, limit)
-            answer = HTTPResponse(response, call.options, call.ends, tuple(attempts), target.secrets, began)
+            answer = HTTPResponse(response, call.options, call.ends, tuple(call.attempts), target.secrets, began, due)
             if 200 <= answer.status < 300:
                 return answer
             body = await self._error_body(answer)
@@ -276,7 +275,7 @@ class Transport:
         headers = target.secrets.scrub_headers(answer.headers)
         return _Failure(self._refusal(answer, target, body), headers, answer.status)
 
-    async def _begun(self, answer: HTTPResponse, target: Target, call: _Call) -> _Failure | None:
+    async def _begun(self, answer: HTTPResponse, target: Target, call: Call) -> _Failure | None:
         """Wait for the first byte."""
         try:
             await answer.begin()
@@ -346,14 +345,13 @@ class Answers:
 
     # Not an async generator: the loop keeps a list of those, and closing one
     # is another coroutine, which together cost as much as sending the request.
-    __slots__ = ("_answer", "_attempts", "_call", "_due", "_pool", "_target", "_told", "_transport")
+    __slots__ = ("_answer", "_call", "_due", "_pool", "_target", "_told", "_transport")
 
-    def __init__(self, transport: Transport, pool: ConnectionPool, target: Target, call: _Call) -> None:
+    def __init__(self, transport: Transport, pool: ConnectionPool, target: Target, call: Call) -> None:
         self._transport = transport
         self._pool = pool
         self._target = target
         self._call = call
-        self._attempts: list[MidstreamError] = []
         self._answer: HTTPResponse | None = None
         self._due = self._told = 0.0
 
@@ -368,12 +366,12 @@ class Answers:
             failure = await transport._begun(answer, self._target, call)
             if failure is None:
                 return None
-            await transport._before_the_next(failure, self._attempts, call, answer.began)
+            await transport._before_the_next(failure, call, answer.began)
         while True:
             start, began = loop_time(), time.monotonic()
             limit = min(call.options.first_byte, call.ends - start)
             self._due = start + limit
-            outcome = await transport._ask(self._pool, self._target, call, self._due, limit, self._attempts)
+            outcome = await transport._ask(self._pool, self._target, call, self._due, limit)
             if isinstance(outcome, HTTPResponse):
                 # The caller may look at the answer for as long as it likes;
                 # that time is not the host's, and the limit moves by it.
@@ -381,7 +379,7 @@ class Answers:
                 outcome.first_byte_by(inf)
                 self._answer = outcome
                 return outcome
-            await transport._before_the_next(outcome, self._attempts, call, began)
+            await transport._before_the_next(outcome, call, began)
 
     def close(self) -> None:
         # Nobody else has this answer, and its connection would stay open.
@@ -397,7 +395,7 @@ def _verdict(attempts: list[MidstreamError], hopeful: bool) -> MidstreamError:
     # The retries ran out although another might have helped: the caller needs all errors to judge. Otherwise the last
     # one is final by itself (a wrong key, say), and hiding it in RetriesExhausted would hide what to do.
     if hopeful:
-        verdict = RetriesExhausted(f"{len(attempts)} attempts failed; the last: {last}", attempts)
+        verdict = RetriesExhausted(f"{len(attempts)} attempts failed; the last: {last}", list(attempts))
         verdict.__cause__ = last
         return verdict
     last.__cause__ = attempts[-2]

@@ -14,6 +14,7 @@ class RetryPolicy(Value, frozen=True):
     """
 
     max_retries: int = 2
+    """One count for an answer of one model, wherever a request for it fails; each model of a chain has its own."""
     initial: float = 0.5
     max_backoff: float = 8.0
     jitter: float = 0.25
@@ -30,9 +31,10 @@ class TransportOptions(Value, frozen=True):
     connect: float = 10.0
     """Name lookup, TCP and TLS of one attempt."""
     first_byte: float = 600.0
-    """From the start of an attempt, connecting included, to the first byte of the body."""
+    """From the start of an attempt, connecting included, to the first data of the answer, whatever keep-alives come before it."""
     idle: float = 180.0
-    """How long a begun answer may bring no data. Keep-alive comments and blank lines are not data."""
+    """How long a begun answer may bring no data. Keep-alive comments and blank lines are not data. Before the first data: how long a
+    host that sent two of them or more may be silent, if that is more than three times their spacing."""
     total: float = 3600.0
     """From the call to the last byte, retries included."""
     retry: RetryPolicy = RetryPolicy()

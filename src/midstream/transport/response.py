@@ -61,6 +61,7 @@ class HTTPResponse:
         attempts: tuple[MidstreamError, ...] = (),
         secrets: Secrets | None = None,
         began: float = 0.0,
+        due: float | None = None,
     ) -> None:
         self._over = False
         self._inner = raw
@@ -72,6 +73,8 @@ class HTTPResponse:
         """The errors of the attempts before this one."""
         self.began = began
         """When its own attempt began, by `time.monotonic`."""
+        self._due = due
+        """The moment, by the loop's clock, by which the first data must be here."""
         self.options = options
         self.secrets = secrets or Secrets()
         """What no error read out of this response may quote."""
@@ -110,11 +113,12 @@ class HTTPResponse:
             self._head = await self.chunk() if first is None else first
             self._inner.first_byte_by(inf)
             if not self._over and not self._inner.done:
-                self._watching().start()
+                self._watching().start(self._due)
         return self._head
 
     def first_byte_by(self, moment: float) -> None:
-        """The moment, by the loop's clock, by which `begin` must have something; inf for no limit."""
+        """The moment, by the loop's clock, by which `begin` must have something, and the reader its first data; inf for no limit."""
+        self._due = moment
         self._inner.first_byte_by(moment)
 
     def chunk(self) -> Coroutine[Any, Any, bytes]:
@@ -134,7 +138,9 @@ class HTTPResponse:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes. Blank chunks are keep-alives (DeepSeek sends empty lines) and do not restart the idle timer."""
         while data := await self.chunk():
-            if not data.isspace():
+            if data.isspace():
+                self.heartbeat()
+            else:
                 self.progress()
             yield data
 
@@ -153,7 +159,9 @@ class HTTPResponse:
             parts, size = [data], len(data)
             self._head = rest or b""
         while data := await self.chunk():
-            if not data.isspace():
+            if data.isspace():
+                self.heartbeat()
+            else:
                 self.progress()
             parts.append(data)
             size += len(data)
@@ -167,10 +175,15 @@ class HTTPResponse:
         if self._watch is not None:
             self._watch.progress()
 
+    def heartbeat(self) -> None:
+        """Something came that is no data: a comment, a blank line."""
+        if self._watch is not None:
+            self._watch.heartbeat()
+
     def _watching(self) -> Watch:
         """The timers, made when there is first something to wait for: a short answer is all there when its head is."""
         if self._watch is None:
-            self._watch = Watch(self.options.idle, self.options.total, self._deadline, self._expire)
+            self._watch = Watch(self.options, self._deadline, self._expire)
         return self._watch
 
     def finish(self) -> None:
@@ -280,54 +293,81 @@ class HTTPResponse:
         self.close()
 
 
-class Watch:
-    """The two timers of a response: how long it may bring no data, and when it must end.
+# From the second heartbeat on it is known how often a host sends them, and three that are missing are a host that is gone.
+_BEATS = 2
+_MISSING = 3
 
-    Only the peer's silence counts. While the caller is busy with what it got, the idle timer stands still (`rest`, `wait`):
+
+class Watch:
+    """The timers of a response: how long it may bring no data, and when it must end.
+
+    Until the first data the limit is that of the first byte, however many comments a host sends while it thinks. It is cut
+    earlier only if it sent heartbeats and then stops. From the first data on, the limit is `idle`.
+
+    Only the peer's silence counts. While the caller is busy with what it got, the timers stand still (`rest`, `wait`):
     a slow reader must not be told that the host stalled.
     """
 
     __slots__ = (
+        "_beats",
+        "_begun",
         "_deadline",
+        "_due",
         "_expire",
         "_handle",
-        "_idle",
         "_last",
         "_loop",
+        "_options",
         "_paused",
         "_progress",
+        "_spacing",
         "_time",
-        "_total",
         "_waiting",
     )
 
-    def __init__(self, idle: float, total: float, deadline: float, expire: Callable[[TransportError], None]) -> None:
+    def __init__(self, options: TransportOptions, deadline: float, expire: Callable[[TransportError], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
-        self._idle = idle
-        self._total = total
+        self._options = options
         self._deadline = deadline
         # Weak, so that an answer someone dropped is collected, and its connection with it, before the timer ends.
         self._expire = weakref.WeakMethod(expire)
         self._last = self._paused = self._time()
+        self._due = self._last + options.first_byte
         self._handle: asyncio.TimerHandle | None = None
-        self._waiting = self._progress = False
+        self._begun = self._waiting = self._progress = False
+        self._beats = 0
+        self._spacing = 0.0
 
-    def start(self) -> None:
-        self.progress()
+    def start(self, due: float | None = None) -> None:
+        """The first bytes came; the first data is `due` at a moment of the loop's clock."""
+        self._last = self._paused = self._time()
+        if due is not None:
+            self._due = due
         self._arm()
 
     def progress(self) -> None:
         """Data came: the silence starts again when the reader next waits. No clock is read: this is called for every chunk."""
         self._progress = True
 
+    def heartbeat(self) -> None:
+        """Something came that is no data."""
+        if not self._begun and not self._progress:
+            now = self._time()
+            if self._beats:
+                self._spacing = max(self._spacing, now - self._last)
+            self._beats += 1
+            self._last = self._paused = now
+
     def wait(self) -> None:
         """The reader asks the peer for more; the time it was away is taken out of the silence."""
+        now = self._time()
         if self._progress:
-            self._progress = False
-            self._last = self._time()
+            self._progress, self._begun = False, True
+            self._last = now
         else:
-            self._last += self._time() - self._paused
+            self._last += now - self._paused
+            self._due += now - self._paused
         self._waiting = True
 
     def rest(self) -> None:
@@ -340,11 +380,23 @@ class Watch:
             self._handle.cancel()
             self._handle = None
 
+    @property
+    def _has_data(self) -> bool:
+        return self._begun or self._progress
+
+    def _end(self) -> float:
+        """The moment at which the silence has lasted too long."""
+        idle = self._options.idle
+        if self._has_data:
+            return self._last + idle
+        return self._due if self._beats < _BEATS else min(self._due, self._last + max(idle, _MISSING * self._spacing))
+
     def _arm(self) -> None:
         # The timer is not moved at every chunk, which would cost more than the chunk. It fires at the
         # earliest possible moment, and `_check` sets it again if data came meanwhile.
-        since = self._last if self._waiting else self._loop.time()
-        self._handle = self._loop.call_at(min(self._deadline, since + self._idle), self._check)
+        now, idle = self._loop.time(), self._options.idle
+        left = self._end() - now if self._waiting else max(self._end() - self._paused, idle / 100)
+        self._handle = self._loop.call_at(min(self._deadline, now + min(left, idle)), self._check)
 
     def _check(self) -> None:
         expire = self._expire()
@@ -352,8 +404,10 @@ class Watch:
             return
         now = self._loop.time()
         if now >= self._deadline:
-            expire(TimedOut(f"the response took longer than the {self._total:g} s allowed in total"))
-        elif self._waiting and now >= self._last + self._idle:
-            expire(IdleTimeout(f"no data arrived for {self._idle:g} s"))
-        else:
+            expire(TimedOut(f"the response took longer than the {self._options.total:g} s allowed in total"))
+        elif not self._waiting or now < self._end():
             self._arm()
+        elif not self._has_data and now >= self._due:
+            expire(TimedOut(f"no data arrived in the {self._options.first_byte:g} s allowed for the first of it"))
+        else:
+            expire(IdleTimeout(f"no data arrived for {now - self._last:.3g} s"))

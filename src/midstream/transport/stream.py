@@ -41,6 +41,8 @@ class EventReader:
             if events or decoder.progress != self._progress:
                 self._progress = decoder.progress
                 answer.progress()
+            elif data:
+                answer.heartbeat()
             # The terminal event ends it, not the close of the connection, which may come much later
             # (field-guide/streams.md#endings).
             if decoder.ended:

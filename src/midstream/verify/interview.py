@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..client.breaker import Breaker
 from ..client.catalog import Catalog
 from ..client.client import Client
 from ..client.prices import Price
@@ -306,9 +305,7 @@ def make_client(catalog: Catalog | None, api_key: str | Secret | None = None, **
         retry=RetryPolicy(max_retries=0), first_byte=300.0, idle=120.0, total=900.0, keep_alive=0.0, max_unused=0
     )
     # No breaker: a host that fails is the very thing to be looked at.
-    return Client(
-        catalog, transport=transport, api_key=api_key, breaker=Breaker(failures=1_000_000), remember=False, **options
-    )
+    return Client(catalog, transport=transport, api_key=api_key, breaker=None, remember=False, **options)
 
 
 def _read(request: Request, chunks: list[bytes], seconds: float, cut: MidstreamError | None = None) -> Exchange:

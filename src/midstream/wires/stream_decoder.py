@@ -207,6 +207,7 @@ class StreamDecoder:
     def _hold(self, data: bytes) -> None:
         assert self._body is not None
         self._body += data
+        self.progress += 1  # a body that comes in pieces is no silence
         if len(self._body) > self._limit:
             raise LimitExceeded(f"the body is longer than {self._limit} bytes")
 

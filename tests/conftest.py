@@ -52,6 +52,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    # Twenty thousand collected cases are no garbage: without this, each `gc.collect` of a test walks over all of them.
+    # More than ten thousand collected cases are no garbage: without this, each `gc.collect` of a test walks over all of them.
     gc.collect()
     gc.freeze()

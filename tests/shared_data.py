@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from .long_run import in_share
+
 ROOT = Path(os.environ.get("MIDSTREAM_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 _OWN = Path(__file__).resolve().parent / "data" / "vectors"
 
@@ -26,13 +28,17 @@ def shared(relative: str) -> Path:
 def vector_params(relative: str, where: Callable[[dict[str, Any]], bool] = lambda vector: True) -> list[Any]:
     """Our own vectors and those of one shared file as parameters of a test, or one that is skipped and says what is missing.
 
-    For parameters only: `shared` and `vectors` at a module's top would skip our own tests that stand beside.
+    The shared ones are examples of what ours say: outside the long run a share of them is tried. For parameters only: `shared` and `vectors` at a module's top would skip our own tests that stand beside.
     """
-    every = {**own_vectors(relative), **(vectors(relative) if (ROOT / "vectors" / relative).exists() else {})}
+    own = own_vectors(relative)
+    every = {**own, **(vectors(relative) if (ROOT / "vectors" / relative).exists() else {})}
     if not every:
         reason = f"shared data vectors/{relative} is not here: set MIDSTREAM_SHARED"
         return [pytest.param({"id": "missing"}, marks=pytest.mark.skip(reason=reason))]
-    return [pytest.param(vector, id=key) for key, vector in every.items() if where(vector)]
+    return [
+        pytest.param(vector, id=key, marks=() if key in own or in_share(number) else pytest.mark.long)
+        for number, (key, vector) in enumerate([(key, vector) for key, vector in every.items() if where(vector)])
+    ]
 
 
 def own_vectors(relative: str, key: str = "id") -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ import pytest
 from midstream import __version__
 from midstream.cli import main as module
 from midstream.cli.main import COMMANDS
+from tests.long_run import cases
 
 from .conftest import Cli
 
@@ -29,7 +30,7 @@ def test_version_and_help_import_nothing_heavy(environ: dict[str, str]) -> None:
     assert __version__ in Cli()("--version").stdout
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "completion"])
+@pytest.mark.parametrize("name", cases([*COMMANDS, "completion"], {"chat", "gateway", "completion"}))
 def test_every_command_teaches(cli: Cli, name: str) -> None:
     result = cli(name, "--help")
     assert result.exit_code == 0

@@ -12,6 +12,7 @@ import pytest
 
 from midstream.dialects.registry import REGISTRY
 from midstream.testing import SimServer, sim_server
+from tests.long_run import each_kind
 
 from .blocks import Program, Step, pages, programs, sessions
 
@@ -44,7 +45,7 @@ def write(files: tuple[tuple[str, str], ...], folder: Path) -> None:
         (folder / name).write_text(text, "utf-8")
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=[program.name for program in PROGRAMS])
+@each_kind("program", PROGRAMS, lambda program: program.name.partition(":")[0], ids=lambda program: program.name)
 def test_a_program_runs(program: Program, sim: SimServer, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()

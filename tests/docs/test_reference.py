@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from midstream.cli.main import COMMANDS, main
 from tests.long_run import each_kind
 from tests.markdown import anchors, links
@@ -20,7 +18,7 @@ LONG = {"CHANGELOG.md"}
 """Nobody reads it from top to bottom."""
 
 
-@pytest.mark.parametrize("name", MADE)
+@each_kind("name", MADE, lambda name: name.partition("/")[0] if "/" in name else name)
 def test_a_page_says_what_the_code_says(name: str) -> None:
     path = REFERENCE / name
     assert path.is_file() and path.read_text("utf-8") == MADE[name].rstrip("\n") + "\n", "run `make docs-pages`"

@@ -15,6 +15,7 @@ from midstream.doctor import Diagnosis, examine, heal, refusals
 from midstream.store.importing import read_history
 from midstream.store.protocol import Entry
 from tests.core.histories import from_vector
+from tests.long_run import in_share
 from tests.shared_data import ROOT, own_vectors, vectors
 
 OPENCLAW = "streaming/openclaw.json"
@@ -40,7 +41,11 @@ def histories() -> list[Any]:
             for name, v in vectors(OPENCLAW).items()
             if v["kind"].startswith("tool_") and "ids" not in v["input"]
         ]
-    return [pytest.param(name, vector, id=name) for name, vector in found]
+    own = own_vectors(REPAIR)
+    return [
+        pytest.param(name, vector, id=name, marks=() if name in own or in_share(number) else pytest.mark.long)
+        for number, (name, vector) in enumerate(found)
+    ]
 
 
 def diagnosis(vector: dict[str, Any]) -> Diagnosis:

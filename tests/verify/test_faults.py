@@ -20,7 +20,7 @@ def test_every_fault_has_a_row() -> None:
     assert {row.check for row in FOUND_BY.values()} <= set(CHECKS)
 
 
-@pytest.mark.parametrize("fault", FOUND_BY)
+@each_kind("fault", FOUND_BY, lambda fault: FOUND_BY[fault] if fault.startswith("leak-") else fault)
 def test_each_fault_is_found_by_its_name(fault: str) -> None:
     row = FOUND_BY[fault]
     _, clean = verified(row.model, [PROBES[row.probe]])

@@ -27,7 +27,7 @@ from midstream.core.blocks import (
 from midstream.core.compaction import sent_turns
 from midstream.core.errors import LocalError
 from midstream.web.request_view import PICTURE, RequestView, calls_of, known_tools, spine
-from tests.long_run import each_once
+from tests.long_run import each_kind, each_once
 
 CATALOG = Catalog(Config(), environ={})
 PROMPTS = [f"completions/{name}" for name in ("kimi-k2.5", "kimi-k3", "mistral", "deepseek", "gemma", "qwen3")]
@@ -161,7 +161,7 @@ def names_on_the_wire(body: dict[str, object]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("model", MODELS)
+@each_kind("model", MODELS, lambda model: CATALOG.resolve(model).dialect.wire)
 def test_every_id_of_a_request_is_traced(model: str) -> None:
     conversation = odd_calls()
     view = RequestView(CATALOG, conversation, 9, model).json()

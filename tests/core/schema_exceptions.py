@@ -4,7 +4,6 @@ ROOT_TYPED = {
     "kosong-ts-kimi-schema-032": "the root gets `type: object`, which the API wants",
     "kosong-ts-kimi-schema-033": "the root gets `type: object`, which the API wants",
     "kosong-ts-kimi-schema-034": "the root gets `type: object` and `properties`, which the API wants",
-    "kosong-ts-kimi-schema-036": "the root gets `type: object`, which the API wants",
     "kosong-ts-kimi-schema-037": "the root gets `type: object`, which the API wants",
 }
 """Equal once the vector's root is made an object."""
@@ -14,5 +13,6 @@ DIFFERENT = {
     "kosong-ts-kimi-schema-028": "an enum of several types becomes an anyOf of one enum a type; the other leaves the 400",
     "kosong-ts-kimi-schema-029": "an enum of several types becomes an anyOf of one enum a type; the other leaves the 400",
     "kosong-ts-kimi-schema-031": "an enum of several types becomes an anyOf of one enum a type; the other raises",
+    "kosong-ts-kimi-schema-036": "a property with conditions alone gets a type: the API refuses one without",
     "kosong-ts-kimi-schema-038": "combinators at the root are folded into one object: the root must be `type: object`",
 }

@@ -233,17 +233,21 @@ def untyped(schema: Any) -> list[Any]:
         bad.append(schema)
     if "$ref" in schema and len(schema) > 1:
         bad.append(schema)
-    if not {"type", "anyOf", "oneOf", "allOf", "$ref", "not", "if", "then", "else"} & set(schema):
+    if not {"type", "anyOf", "oneOf", "allOf", "$ref"} & set(schema):
+        bad.append(schema)
+    if sum("if" in part for part in schema.get("allOf", ())) > 1:
         bad.append(schema)
     if isinstance(schema.get("type", ""), list) or isinstance(schema.get("items"), list):
         bad.append(schema)
-    for value in (schema.get("properties") or {}).values():
-        bad += untyped(value)
+    for keyword in ("properties", "patternProperties", "dependentSchemas", "$defs"):
+        for value in (schema.get(keyword) or {}).values():
+            bad += untyped(value)
     for keyword in ("anyOf", "oneOf", "allOf", "prefixItems"):
         for value in schema.get(keyword, ()):
             bad += untyped(value)
-    if isinstance(schema.get("items"), dict):
-        bad += untyped(schema["items"])
+    for keyword in ("items", "contains", "not", "if", "then", "else", "propertyNames", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            bad += untyped(schema[keyword])
     return bad
 
 

@@ -125,6 +125,18 @@ def shows_part(kind: str, data: str) -> Break:
     return lambda b: b["contents"][0]["parts"].append({"inlineData": {"mimeType": kind, "data": data}})
 
 
+def with_property(holder: tuple[str, ...], schema: Any) -> Break:
+    """A tool with a property of this schema."""
+
+    def change(body: dict[str, Any]) -> None:
+        held = body["tools"][0]
+        for key in holder:
+            held = held[key]
+        held["properties"]["odd"] = schema
+
+    return change
+
+
 CHAT: dict[str, list[Break]] = {
     "images are readable": [shows("image/svg+xml", "PHN2Zy8+"), shows("image/png", BITMAP)],
     "shape": [
@@ -233,6 +245,9 @@ MOONSHOT: dict[str, list[Break]] = {
     "tools fit": [
         lambda b: b["tools"][0]["function"]["parameters"]["properties"].update(x={"description": "untyped"}),
         lambda b: b["tools"][0]["function"]["parameters"]["properties"].update(x={"type": "string", "anyOf": [{"type": "string"}]}),
+        *[with_property(("function", "parameters"), {"type": "object", **kind}) for kind in (
+            {"properties": {"a": {"not": {}}}}, {"not": {"properties": {"a": {"if": {}}}}}, {"allOf": [{"if": {}}, {"if": {}}]},
+        )],
         lambda b: b.update(tools=b["tools"] * 60),
     ],
     "content is said": [lambda b: b["messages"][2].update(content=[{"type": "text", "text": ""}])],
@@ -504,6 +519,12 @@ def declaration(body: dict[str, Any]) -> dict[str, Any]:
     return body["tools"][0]["functionDeclarations"][0]
 
 
+INVALID: list[Any] = [
+    {"type": "any"}, {"type": []}, {"required": True}, {"properties": None}, {"enum": []}, {"anyOf": []}, {"minimum": "1"},
+    {"items": [{"type": "string"}]}, {"description": None}, {"minLength": 1.5}, {"required": [1]}, "string",
+]  # fmt: skip
+
+
 def breaks(host: str) -> dict[str, list[Break]]:
     wire = HOSTS[host].traits.wire
     table = {
@@ -517,6 +538,15 @@ def breaks(host: str) -> dict[str, list[Break]]:
         more += [FIXED if HOSTS[host].traits.fixed_sampling else LOOSE]
     if host.startswith("deepseek"):
         more += [THINKING_CHAT]
+    traits = HOSTS[host].traits
+    if traits.checks_schemas:
+        holder = {"openai-chat": ("function", "parameters"), "anthropic": ("input_schema",)}.get(wire, ("parameters",))
+        kinds = (
+            INVALID if wire == "anthropic" else [*INVALID, {"type": "array"}, {"anyOf": [{"type": ["array", "null"]}]}]
+        )
+        more += [{"tools fit": [with_property(holder, kind) for kind in kinds]}]
+    if wire == "anthropic" and traits.moonshot_schema:
+        more += [{"tools fit": [with_property(("input_schema",), {"not": {}})]}]
     if host == "moonshot-anthropic-always":
         more += [{"reasoning is there": [lambda b: b["messages"].append(BARE)]}]
     if wire == "openai-chat":

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .lawful_schemas import tuple_items, types_of
 from .refs import DEFINITIONS, Schema, admit, inline_refs, map_children, root_target
 from .schemas import (
     ANNOTATIONS,
@@ -19,8 +20,6 @@ from .schemas import (
     kinds_of,
     schemas_only,
     structural_type,
-    tuple_items,
-    types_of,
 )
 
 WRAPPED = "value"

@@ -97,6 +97,16 @@ def map_children(schema: Schema, change: Callable[[str, Schema], Any]) -> Schema
 
 def lookup(root: Schema, ref: object) -> Schema | None:
     """The schema a local reference points at; None if there is none."""
+    found = _target(root, ref)
+    return found if isinstance(found, dict) else None
+
+
+def resolves(root: Schema, ref: object) -> bool:
+    """Whether a local reference points at a schema, `true` and `false` among them."""
+    return isinstance(_target(root, ref), (dict, bool))
+
+
+def _target(root: Schema, ref: object) -> Any:
     if not isinstance(ref, str) or not ref.startswith("#"):
         return None
     found = _walk(root, ref[1:])
@@ -104,7 +114,7 @@ def lookup(root: Schema, ref: object) -> Schema | None:
     # URI fragment are percent-encoded, though not every generator does it.
     if found is _MISSING and "%" in ref:
         found = _walk(root, _PERCENT.sub(_decode, ref[1:]))
-    return found if isinstance(found, dict) else None
+    return found
 
 
 def _decode(match: re.Match[str]) -> str:

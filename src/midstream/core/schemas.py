@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from .lawful_schemas import SINGLE, lawful, tuple_items, types_of
 from .refs import LISTS, MAPS, Budget, Schema, admit, inline_refs, lookup, map_children, root_target
 
 # Alternatives multiply when they are nested; the result of merging them all would be of no use to a model.
@@ -36,17 +37,13 @@ _OWNERS: dict[str, tuple[str, ...]] = {
     "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
 }  # fmt: skip
 _OWNER = {keyword: kind for kind, keywords in _OWNERS.items() for keyword in keywords}
-_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"})
 # They name the document or places in it. Once references are resolved nothing points at them.
 _META = frozenset({"$schema", "$id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor"})
 COMBINATORS = ("allOf", "anyOf", "oneOf")
-# What may stand without a type: such a schema says it elsewhere, in its branches or at the end of its reference.
-_UNTYPED = frozenset({*COMBINATORS, "$ref", "not", "if", "then", "else"})
-_SINGLE = frozenset({
-    "items", "additionalItems", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames",
-    "unevaluatedItems", "unevaluatedProperties", "contentSchema",
-})  # fmt: skip
+# What may stand without a type at Moonshot: such a schema says it in its branches or at the end of its reference. A `not` or an
+# `if` says nothing (field-guide/kimi.md#tools).
+_UNTYPED = frozenset({*COMBINATORS, "$ref"})
 
 
 def plain(schema: Schema) -> Schema:
@@ -55,25 +52,30 @@ def plain(schema: Schema) -> Schema:
 
 
 def openai(schema: Schema) -> Schema:
-    """OpenAI refuses a combinator, an enum or a `not` at the root of parameters: they become one object."""
+    """OpenAI refuses a combinator, an enum or a `not` at the root of parameters: they become one object. It checks the schema
+    against the draft, and wants `items` of every array (field-guide/openai-chat.md#tools)."""
+    schema = lawful(schema, _with_items)
     return _object_root(_without(_merged(root_target(schema), schema, Budget(MAX_MERGED)), ("enum", "const", "not")))
 
 
 def anthropic(schema: Schema) -> Schema:
-    """`input_schema` takes no combinator at its root; deeper ones are kept."""
+    """`input_schema` takes no combinator at its root; deeper ones are kept. It has to be valid (field-guide/anthropic-messages.md#tools)."""
+    schema = lawful(schema)
     return _object_root(_merged(root_target(schema), schema, Budget(MAX_MERGED)))
 
 
 def moonshot(schema: Schema) -> Schema:
     """Moonshot's flavour (field-guide/kimi.md#tools): typed everywhere, no `type` beside `anyOf`, nothing beside `$ref`."""
-    flat = inline_refs(schema, "keep")
+    flat = inline_refs(lawful(schema), "keep")
     root = _object_root(_without(_merged(flat, flat, Budget(MAX_MERGED)), ("enum", "const", "not")))
     buckets: Schema = {
         bucket: {name: _moonshot_node(body) for name, body in root[bucket].items()}
         for bucket in ("$defs", "definitions")
         if bucket in root
     }
-    return {**_moonshot_node(_without(root, buckets)), **buckets}
+    out = {**_moonshot_node(_without(root, buckets)), **buckets}
+    # What is left out may have been the last to want a definition.
+    return inline_refs(out, "keep") if buckets else out
 
 
 def gemini(schema: Schema) -> Schema:
@@ -233,13 +235,11 @@ def structural_type(schema: Schema) -> str | None:
     return next((_OWNER[keyword] for keyword in schema if keyword in _OWNER), None)
 
 
-def types_of(schema: Schema) -> list[str]:
-    """The types a schema names: lower case, known ones, each once."""
-    named = schema.get("type")
-    names = named if isinstance(named, list) else [named]
-    # Some generators write `STRING`, as Google's own types are spelled.
-    lowered = [name.lower() for name in names if isinstance(name, str)]
-    return [name for name in dict.fromkeys(lowered) if name in _TYPES]
+def _with_items(schema: Schema) -> Schema:
+    """An array that says what it holds, if only that it may be anything."""
+    if "array" in types_of(schema) and schema.get("items", True) is True:
+        return {**schema, "items": {}}
+    return schema
 
 
 def _only(schema: Schema, kind: str) -> Schema:
@@ -278,21 +278,8 @@ def schemas_only(schema: Schema) -> Schema:
     return out
 
 
-def tuple_items(schema: Schema) -> Schema:
-    """A list of `items` is the old way to write `prefixItems`."""
-    if not isinstance(schema.get("items"), list):
-        return schema
-    out = _without(schema, ("items", "additionalItems"))
-    if schema["items"]:
-        out["prefixItems"] = schema["items"]
-    # The old word for the rest was `additionalItems`, the new one is `items`.
-    if "additionalItems" in schema and not isinstance(schema["additionalItems"], list):
-        out["items"] = schema["additionalItems"]
-    return out
-
-
 def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
-    schema = schemas_only(tuple_items(_without(schema, _META)))
+    schema = _without_conditions_twice(schemas_only(tuple_items(_without(schema, _META))))
     if "$ref" in schema:
         # Nothing may stand beside `$ref` (field-guide/kimi.md#tools); a description is worth an `anyOf` of one.
         rest = {k: v for k, v in schema.items() if k in ANNOTATIONS}
@@ -311,12 +298,47 @@ def _moonshot_node(schema: Schema, inherited: str | None = None) -> Schema:
         # beside `anyOf`: what was said above must be said in each.
         if keyword in COMBINATORS:
             return _moonshot_node(inner, own)
-        return _moonshot_node(inner) if keyword in _SINGLE or keyword in MAPS or keyword in LISTS else inner
+        return _moonshot_node(inner) if keyword in SINGLE or keyword in MAPS or keyword in LISTS else inner
 
-    return _moonshot_type(map_children(schema, child), named, inherited)
+    guess = inherited or ("" if named else _implied_type(schema))
+    return _moonshot_type(map_children(schema, child), named, guess)
 
 
-def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> Schema:
+def _without_conditions_twice(schema: Schema) -> Schema:
+    """Moonshot merges the parts of an `allOf`, and refuses two that have conditions: "Conflict in schema definitions for key 'if'"."""
+    conditions = ("if", "then", "else")
+    parts, seen = schema.get("allOf"), "if" in schema
+    if not isinstance(parts, list) or sum("if" in part for part in parts) + seen < 2:
+        return schema
+    kept: list[Schema] = []
+    for part in parts:
+        kept.append(_without(part, conditions) if seen else part)
+        seen = seen or "if" in part
+    return {**schema, "allOf": kept}
+
+
+def _implied_type(schema: Schema) -> str:
+    """The type of a schema that names none: what its keywords speak of, or its conditions."""
+    if kind := structural_type(schema):
+        return kind
+    for keyword in ("then", "else", "if", "not"):
+        inner = schema.get(keyword)
+        if not isinstance(inner, dict):
+            continue
+        kinds = types_of(inner) or kinds_of(inner.get("enum", [inner["const"]] if "const" in inner else []))
+        if keyword == "not" and types_of(inner) and not inner.keys() - {"type"} - ANNOTATIONS:
+            # Anything but these types: one that is left.
+            return next(
+                (kind for kind in ("string", "object", "number", "boolean", "array") if kind not in kinds), "null"
+            )
+        kinds = [kind for kind in kinds if kind != "null"]
+        if found := kinds[0] if kinds else structural_type(inner):
+            return found
+    # A string is the least harmful guess: every value can be written as one.
+    return "string"
+
+
+def _moonshot_type(schema: Schema, named: list[str], guess: str) -> Schema:
     # The type has been handed to the branches by `_moonshot_node`.
     if "anyOf" in schema:
         return _without(schema, ("type",))
@@ -335,9 +357,8 @@ def _moonshot_type(schema: Schema, named: list[str], inherited: str | None) -> S
     if named:
         return {**schema, "type": named[0]}
     if any(keyword in schema for keyword in _UNTYPED):
-        return {**schema, "type": inherited} if inherited else schema
-    # A string is the least harmful guess: every value can be written as one.
-    return {**schema, "type": inherited or structural_type(schema) or "string"}
+        return schema  # its branches have it
+    return {**schema, "type": guess}
 
 
 # The formats that the subset has for each type. Any other is left out.

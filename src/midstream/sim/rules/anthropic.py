@@ -9,6 +9,7 @@ from typing import Any
 from .answer_format import anthropic_format
 from .images import real_type
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, objects
+from .tool_schema import malformed, not_moonshots
 
 WIRE = "anthropic"
 _NO_THREAD = "thread_unsupported_request"
@@ -234,6 +235,12 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         elif {"oneOf", "anyOf", "allOf"} & schema.keys():
             words = "input_schema does not support oneOf, allOf, or anyOf at the top level"
             yield Observed(f"tools.{index}.custom.input_schema: {words}")
+        elif traits.checks_schemas and next(malformed(schema), None) is not None:
+            words = "JSON schema is invalid. It must match JSON Schema draft 2020-12"
+            yield Observed(f"tools.{index}.custom.input_schema: {words}")
+        elif traits.moonshot_schema and (where := next(not_moonshots(schema, "input_schema"), None)):
+            # Known of the chat route of the same service.
+            yield Observed(f"tools.{index}: not a valid moonshot flavored json schema, details: <{where}>")
     for message in _messages(body):
         for block in _of(message, "tool_use"):
             if not isinstance(block.get("input"), dict):
@@ -335,7 +342,9 @@ RULES = (
     ),
     Rule(
         "tools fit", "documented", "Anthropic API reference, messages.create: tools", _tools_fit, hosts=_OWN,
-        apart=(Apart("observed", "a name declared twice, a union at the top of a schema, the name in a call", "error texts `Tool names must be unique`, `does not support oneOf`"),),
+        apart=(
+            Apart("observed", "a name declared twice, a union at the top of a schema, a schema that is not valid, the name in a call", "error texts `Tool names must be unique`, `does not support oneOf`, `It must match JSON Schema draft 2020-12` (claude-code 586)"),
+        ),
         guide="anthropic-messages.md#tools",
     ),
     Rule(

@@ -10,6 +10,7 @@ from typing import Any
 from .answer_format import openai_format
 from .images import is_unread
 from .rule import Apart, Assumed, Body, Observed, Problem, Rule, Traits, is_object_text, objects
+from .tool_schema import arrays_without_items, malformed, not_moonshots
 
 WIRE = "openai-chat"
 # What an assistant message may have in place of words.
@@ -319,33 +320,12 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
             yield Observed(f"Invalid schema for function '{name}': schema must be a JSON Schema of 'type: \"object\"'")
         elif traits.moonshot_schema and isinstance(schema, dict):
-            for where in _not_moonshots(schema, "parameters"):
+            for where in not_moonshots(schema, "parameters"):
                 words = f"tools.function.parameters is not a valid moonshot flavored json schema, details: <{where}>"
                 yield Observed(f"Invalid request: {words}")
-
-
-# The flavour in four sentences: a `type` on every property, none beside `anyOf`, nothing beside `$ref`, `prefixItems`
-# for tuples (field-guide/kimi.md#tools).
-def _not_moonshots(schema: Any, where: str) -> Iterator[str]:
-    if not isinstance(schema, dict):
-        return
-    if "anyOf" in schema and "type" in schema:
-        yield f"{where}: type must not stand beside anyOf"
-    if "$ref" in schema and len(schema) > 1:
-        yield f"{where}: no keyword may stand beside $ref"
-    if isinstance(schema.get("items"), list):
-        yield f"{where}.items: a list of schemas belongs in prefixItems"
-    for name, child in (schema.get("properties") or {}).items() if isinstance(schema.get("properties"), dict) else ():
-        if isinstance(child, dict) and not {"type", "anyOf", "oneOf", "allOf", "$ref"} & child.keys():
-            yield f"{where}.properties.{name}: type is not defined"
-        yield from _not_moonshots(child, f"{where}.properties.{name}")
-    for key in ("items", "additionalProperties"):
-        yield from _not_moonshots(schema.get(key), f"{where}.{key}")
-    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
-        for number, child in enumerate(objects(schema.get(key))):
-            yield from _not_moonshots(child, f"{where}.{key}[{number}]")
-    for name, child in (schema.get("$defs") or {}).items() if isinstance(schema.get("$defs"), dict) else ():
-        yield from _not_moonshots(child, f"{where}.$defs.{name}")
+        elif traits.checks_schemas and schema is not None:
+            for words in (*malformed(schema), *arrays_without_items(schema)):
+                yield Observed(f"Invalid schema for function '{name}': {words}.")
 
 
 def _choice_fits(body: Body, traits: Traits) -> Iterator[str]:
@@ -492,7 +472,10 @@ RULES = (
         "tools fit", "documented",
         f"{_OPENAI}: names, at most 128 tools; the same in DeepSeek's reference and Moonshot's guide",
         _tools_fit, hosts=("openai", "deepseek", "moonshot"),
-        apart=(Apart("observed", "a name declared twice, a schema that is not an object's, one that is not moonshot flavored", "error texts `is duplicated`, `schema must be a JSON Schema`, `moonshot flavored json schema` (kimi-cli 1903)"),),
+        apart=(
+            Apart("observed", "a name declared twice, a schema that is not an object's, one that is not moonshot flavored", "error texts `is duplicated`, `schema must be a JSON Schema`, `moonshot flavored json schema` (kimi-cli 1903), `Conflict in schema definitions for key 'if'` (pi 5822)"),
+            Apart("observed", "a schema that is not valid, an array without items, at OpenAI", "error texts `False is not of type 'array'` (mcp-gsuite 34), `array schema missing items` (mcphost 35)"),
+        ),
         guide="openai-chat.md#tools",
     ),
     Rule(

@@ -97,6 +97,9 @@ _GEMINI: dict[str, Any] = {
     "bad_key_status": 400,
     "bad_key_message": "API key not valid. Please pass a valid API key.",
 }
+_CLAUDE: dict[str, Any] = {
+    "signature_prefix": signature_prefix("anthropic"), "name_pattern": _CLAUDE_NAME, "checks_schemas": True,
+}  # fmt: skip
 _XAI: dict[str, Any] = {"image_types": ("image/jpeg", "image/png")}
 _COHERE: dict[str, Any] = {"bad_key_message": "invalid api token"}
 
@@ -104,7 +107,8 @@ _COHERE: dict[str, Any] = {"bad_key_message": "invalid api token"}
 # for every host that serves them: what they share comes from the template, not from the host.
 _ALL = (
     _chat(
-        "openai", max_tools=128, mid_system=True, developer_role=True, freeform=True, blank_text=True, allowed_tools=True
+        "openai", max_tools=128, mid_system=True, developer_role=True, freeform=True, blank_text=True, allowed_tools=True,
+        checks_schemas=True,
     ),
     _chat("xai", mid_system=True, **_XAI),
     _moonshot("moonshot-k2", images=False),
@@ -129,22 +133,21 @@ _ALL = (
     _chat("qwen"),
     _chat("zai", blank_content=False),
     _chat("compatible"),
-    _host("anthropic", anthropic, signature_prefix=signature_prefix("anthropic"), name_pattern=_CLAUDE_NAME),
-    _host(
-        "claude-4.8", anthropic, signature_prefix=signature_prefix("anthropic"), name_pattern=_CLAUDE_NAME, mid_system=True
-    ),
+    _host("anthropic", anthropic, **_CLAUDE),
+    _host("claude-4.8", anthropic, mid_system=True, **_CLAUDE),
     _host(
         "moonshot-anthropic", anthropic, (*anthropic.RULES, anthropic.REASONING),
-        reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME,
+        reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME, moonshot_schema=True,
     ),
     _host(
         "moonshot-anthropic-always", anthropic, (*anthropic.RULES, anthropic.REASONING),
-        reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME, thinks_by_default=True, preserves="always",
+        reasoning_message=_KIMI_REASONING, name_pattern=_KIMI_NAME, moonshot_schema=True,
+        thinks_by_default=True, preserves="always",
     ),
     _host("compatible-anthropic", anthropic),
     _host(
         "openai-responses", responses, signature_prefix=signature_prefix("openai-responses"),
-        freeform=True, namespaces=True, blank_text=True,
+        freeform=True, namespaces=True, blank_text=True, checks_schemas=True,
     ),
     _host("xai-responses", responses, signature_prefix=signature_prefix("xai-responses"), freeform=True, **_XAI),
     _host("compatible-responses", responses, signature_prefix=signature_prefix("compatible-responses")),

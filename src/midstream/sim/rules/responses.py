@@ -11,6 +11,7 @@ from .answer_format import openai_format
 from .chat import error
 from .images import is_unread
 from .rule import Apart, Assumed, Body, Documented, Rule, Traits, is_object_text, objects
+from .tool_schema import arrays_without_items, malformed
 
 __all__ = ["RULES", "WIRE", "error"]
 
@@ -177,6 +178,9 @@ def _tools_fit(body: Body, traits: Traits) -> Iterator[str]:
         schema = tool.get("parameters")
         if schema is not None and (not isinstance(schema, dict) or schema.get("type") != "object"):
             yield f"Invalid schema for function '{tool.get('name')}': schema must be a JSON Schema of 'type: \"object\"'."
+        elif traits.checks_schemas and schema is not None:
+            for words in (*malformed(schema), *arrays_without_items(schema)):
+                yield f"Invalid schema for function '{tool.get('name')}': {words}."
     if "tools" in body and not body["tools"]:
         yield Assumed("Invalid 'tools': empty array.")
 

@@ -74,6 +74,8 @@ class Traits(msgspec.Struct, frozen=True):
     allowed_tools: bool = False
     """On the chat wire: whether tool_choice may be a list of allowed tools."""
     moonshot_schema: bool = False
+    checks_schemas: bool = False
+    """Whether the schemas of tools must be valid JSON Schema."""
     forced_choice_thinking: tuple[str, ...] = ("required", "named")
     fixed_sampling: bool = False
     images: bool = True

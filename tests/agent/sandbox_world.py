@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import pty
+import shlex
 import shutil
 import socket
 import stat
@@ -119,7 +120,7 @@ class World:
             "outside": self.outside, "home": self.home, "victim": self.victim.pid, "tcp": self.tcp.getsockname()[1],
             "udp": self.udp.getsockname()[1], "unix": self.root / "daemon.sock", "datagram": self.root / "datagram.sock",
             "abstract": self.token, "inside": self.folder / "inside.sock", "terminal": self.terminal, "token": self.token,
-            "python": sys.executable, "shared": self.shared, "nap": self.nap,
+            "python": shlex.quote(sys.executable), "shared": self.shared, "nap": self.nap,
         }  # fmt: skip
         for name, value in words.items():
             command = command.replace(f"{{{name}}}", str(value))
@@ -131,7 +132,8 @@ class World:
 
     def escapes(self, answer: str) -> list[str]:
         """What shows that the command got out."""
-        found = ["it said so"] if "ESCAPED" in answer else []
+        # As a line: from 3.13 on, Python shows the source of a `-c` that failed, with the word in it.
+        found = ["it said so"] if "ESCAPED" in answer.splitlines() else []
         if CANARY in answer:
             found.append("it read a secret")
         after = self._seen()

@@ -24,13 +24,13 @@ _USES = (
 
 
 class Authority:
-    """`trust` is its certificate; `server` gives a context that presents one signed by it."""
+    """`trust` is its certificate; `server` gives a context that presents one signed by it, and leaves that in `served`."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         self._key = generate_private_key(SECP256R1())
         self._name = _common_name("authority of the tests")
         self.trust = folder / "authority.pem"
+        self.served = folder / "server.pem"
         authority = _certificate(self._name, self._key, self._name, self._key, _SIGNS, days=2)
         self.trust.write_bytes(authority.public_bytes(Encoding.PEM))
 
@@ -39,7 +39,7 @@ class Authority:
         key, name = generate_private_key(SECP256R1()), _common_name("server")
         issuer, signer = (name, key) if self_signed else (self._name, self._key)
         certificate = _certificate(name, key, issuer, signer, _SERVES, days=-1 if expired else 2, names=names)
-        both = self._folder / "server.pem"
+        both = self.served
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         both.write_bytes(private + certificate.public_bytes(Encoding.PEM))
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

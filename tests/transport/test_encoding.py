@@ -196,6 +196,21 @@ def libraries(fresh: pytest.MonkeyPatch) -> None:
     fresh.setitem(sys.modules, "backports.zstd", zstd)
 
 
+def test_zstd_of_the_standard_library() -> None:
+    zstd = pytest.importorskip("compression.zstd", reason="NOT TESTED: it came with Python 3.14")
+    assert "zstd" in accept_encoding(stream=False)
+    data = b"".join(b"data: token %d\n\n" % n for n in range(8_000))
+    packed = zstd.compress(data[:50_000]) + zstd.compress(data[50_000:])  # frames may follow each other
+    for size in (1, 1000, len(packed)):
+        assert _inflate("zstd", [packed[i : i + size] for i in range(0, len(packed), size)]) == data
+    with pytest.raises(TruncatedStream):
+        _inflate("zstd", [packed[:-1]])
+    with pytest.raises(MalformedStream):
+        _inflate("zstd", [b"garbage"])
+    with pytest.raises(LimitExceeded):
+        _inflate("zstd", [zstd.compress(bytes(64 << 20))])
+
+
 @pytest.mark.usefixtures("libraries")
 @pytest.mark.parametrize("name", ["br", "zstd"])
 def test_installed_libraries_are_asked_for_and_bounded(name: str) -> None:

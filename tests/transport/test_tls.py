@@ -32,10 +32,11 @@ async def _ask(server: Server, trust: Path | None) -> tuple[bytes | MidstreamErr
             return error, clock.slept
 
 
-def test_an_authority_of_ones_own(authority: Authority) -> None:
+@pytest.mark.parametrize("self_signed", [False, True])
+def test_an_authority_of_ones_own(self_signed: bool, authority: Authority) -> None:
     async def main() -> None:
-        async with Server(OK, tls=authority.server(HERE)) as server:
-            environ = {"SSL_CERT_FILE": str(authority.trust)}
+        async with Server(OK, tls=authority.server(HERE, self_signed=self_signed)) as server:
+            environ = {"SSL_CERT_FILE": str(authority.served if self_signed else authority.trust)}
             async with Transport(QUICK, environ=environ) as transport:
                 for _ in range(3):
                     assert await (await transport.open(asks(stream=False), server.base, AUTH)).read() == JSON_OK

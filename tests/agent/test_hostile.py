@@ -10,6 +10,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def test_no_hostile_command_leaves_a_process_or_hangs(case: dict[str, Any]) -> N
     if shutil.which(case.get("needs", "sh")) is None:
         pytest.skip(f"NOT TESTED: there is no {case['needs']} here")
     token = f"999.{int.from_bytes(os.urandom(8))}"
-    command = case["command"].replace("{nap}", f"sleep {token}").replace("{python}", interpreter() or "")
+    command = case["command"].replace("{nap}", f"sleep {token}").replace("{python}", quote(interpreter() or ""))
     found = answers([{"command": command, "timeout": 2, "token": token}], {}, timeout=30)
     if case.get("killed"):
         # Nobody is left to wait for it: the watcher has a moment.
@@ -156,7 +157,7 @@ def test_no_planted_key_is_reachable_from_an_unprivileged_bash(home: Path) -> No
     planted, canaries = _planted(home)
     assert len(planted) >= 20
     cases = [
-        {"command": command.replace("{python}", interpreter() or ""), "timeout": 20, "token": "no process"}
+        {"command": command.replace("{python}", quote(interpreter() or "")), "timeout": 20, "token": "no process"}
         for command in HUNTS.values()
     ]
     found = answers(cases, {**planted, "MIDSTREAM_HOME": str(home), "HARMLESS": "it is seen"}, timeout=200)

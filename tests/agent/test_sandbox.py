@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -107,7 +108,7 @@ def test_no_hostile_command_leaves_a_process(way: Way, part: int) -> None:
     if python is None:
         pytest.skip("NOT TESTED: needs a Python that the user nobody may run")
     token = f"999.{int.from_bytes(os.urandom(8))}"
-    words = {"{nap}": f"sleep {token}", "{python}": python}
+    words = {"{nap}": f"sleep {token}", "{python}": quote(python)}
     commands = [
         functools.reduce(lambda text, word: text.replace(*word), words.items(), each["command"]) for each in HOSTILE
     ]
@@ -158,7 +159,8 @@ def test_commands_share_a_temporary_folder_and_further_paths_can_be_read(
     monkeypatch.setenv("HOME", str(home))
     tool = Bash(Folder(work), sandbox=Sandbox.find(read=[str(data), "~"], ways=[way]))
     asyncio.run(tool.bash("echo kept > $TMPDIR/note"))
-    answer = asyncio.run(tool.bash(f"cat $TMPDIR/note {data}/table.csv ~/plain.txt ~/.ssh/key; echo x > {data}/new"))
+    table, new = (quote(str(data / name)) for name in ("table.csv", "new"))
+    answer = asyncio.run(tool.bash(f"cat $TMPDIR/note {table} ~/plain.txt ~/.ssh/key; echo x > {new}"))
     assert answer.startswith("kept\na,bplain") and "secret" not in answer
     assert not (data / "new").exists()
 
@@ -177,7 +179,8 @@ def test_a_readable_folder_may_lie_in_a_hidden_one(
     monkeypatch.setenv("MIDSTREAM_HOME", str(hidden))
     read = [str(hidden / "skills" / "one"), *([str(tmp_path)] if wider else [])]
     tool = Bash(Folder(work), sandbox=Sandbox.find(read=read, ways=[way]))
-    command = f"sh {hidden}/skills/one/say.sh; cat {hidden}/keys.json; echo > {hidden}/skills/new"
+    say, keys, new = (quote(str(hidden / name)) for name in ("skills/one/say.sh", "keys.json", "skills/new"))
+    command = f"sh {say}; cat {keys}; echo > {new}"
     answer = asyncio.run(tool.bash(command))
     assert "said" in answer and "a key" not in answer and not (hidden / "skills" / "new").exists()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -532,7 +533,8 @@ def test_a_folder_that_is_closed_to_us_is_told(name: str, tmp_path: Path, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", closed)
-        with pytest.raises(StoreError, match=f"cannot read '{folder}.*': Permission denied"):
+        begins = re.escape(repr(str(folder))[:-1])
+        with pytest.raises(StoreError, match=f"cannot read {begins}.*: Permission denied"):
             list(PROGRAMS[name].find(place))
     shutil.rmtree(folder)
     folder.touch()

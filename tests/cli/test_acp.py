@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from acp import PROTOCOL_VERSION, RequestError, run_agent, spawn_agent_process, text_block
 from acp.client.connection import ClientSideConnection
-from acp.helpers import embedded_text_resource, image_block, resource_block
+from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
 from acp.schema import (
     AllowedOutcome,
     ClientCapabilities,
@@ -285,6 +285,8 @@ def test_files_that_are_open_in_the_editor(home: Path) -> None:
 
 
 def test_what_a_message_takes_along(home: Path) -> None:
+    embedded, linked = (Path(name).absolute().as_uri() for name in ("a b.txt", "it's c#d.txt"))
+
     async def main() -> Editor:
         editor = Editor()
         async with running(editor) as agent:
@@ -292,7 +294,9 @@ def test_what_a_message_takes_along(home: Path) -> None:
             prompt = [
                 text_block("What do you see?"),
                 image_block(TINY, "image/png"),
-                resource_block(embedded_text_resource(f"file://{here()}/a%20b.txt", "the words of a b")),
+                resource_block(embedded_text_resource(embedded, "the words of a b")),
+                resource_link_block("c", linked),
+                resource_link_block("e", "https://pages.example/e?f=g"),
             ]
             await agent.prompt(session_id=session.session_id, prompt=prompt)
         return editor
@@ -302,6 +306,7 @@ def test_what_a_message_takes_along(home: Path) -> None:
     (first, *_) = store.load(store.list(1)[0].id).turns
     store.close()
     assert f"[attached file: {here()}/a b.txt]" in first.text and "the words of a b" in first.text
+    assert f'@"{here()}/it\'s c#d.txt"' in first.text and "@https://pages.example/e?f=g" in first.text
     assert [block.mime for block in first.blocks if hasattr(block, "mime")] == ["image/png"]
 
 

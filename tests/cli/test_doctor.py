@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +128,18 @@ def test_the_format_can_be_said_where_it_is_not_told_or_told_wrongly() -> None:
     assert run("h.json", "--format", "kimi", "--look").exit_code == 0
     assert run(written("own.json", OWN.to_json()), "--format", "midstream", "--look").exit_code == 1
     assert run("h.json", "--format", "word").exit_code == 2
+
+
+def test_what_it_says_to_go_on_with_is_a_command_for_a_shell() -> None:
+    result = run("--", written("-it's ö.json", OPENAI))
+    (command,) = re.findall(r"--session \$\((midstream .*)\) -m MODEL", result.output)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    imported = subprocess.run(
+        ["sh", "-c", command], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert imported.returncode == 0, imported.stderr
+    with closing(SqliteStore(database_path())) as store:
+        assert store.load(imported.stdout.strip()).turns[0].text == "go"
 
 
 def test_the_copy_is_written_beside_its_history_never_over_it_and_only_for_its_owner() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -52,7 +51,7 @@ class Double:
         if "skill" in asked and not results:
             return Answer(calls=(Call("skill", {"name": "count"}),))
         if "skill" in asked and len(results) == 1:
-            folder = re.findall(r"is in (\S+), with", results[0].text)[0]
+            folder = re.findall(r"is in (.+), with", results[0].text)[0]
             return Answer(calls=(Call("bash", {"command": f"sh {folder}/scripts/count.sh notes.txt"}),))
         return Answer(f"over: {' '.join(results[-1].text.split())}" if results else "Hello.")
 
@@ -332,10 +331,17 @@ def test_the_notes_are_shown_added_and_forgotten(script: Script, home: Path) -> 
     assert "hunter2" not in Path(".midstream/memory.md").read_text() + (home / "memory.md").read_text()
 
 
+def test_without_an_editor_it_is_said(script: Script, environ: dict[str, str]) -> None:
+    environ.update(VISUAL="", EDITOR=" ")
+    assert "set EDITOR, or edit " in script("/memory edit")[1]
+
+
 def test_the_editor_opens_the_notes(environ: dict[str, str], tmp_path: Path) -> None:
-    editor = tmp_path / "editor.py"
-    editor.write_text("import sys\nopen(sys.argv[1], 'a').write('- from the editor\\n')\n")
-    environ["EDITOR"] = f"{sys.executable} {editor}"
+    # The path of a program, with all that a shell would want quoted; test_type_ahead.py has one with words behind it.
+    editor = tmp_path / "my editor's"
+    editor.write_text("#!/bin/sh\necho '- from the editor' >> \"$1\"\n")
+    editor.chmod(0o700)
+    environ["EDITOR"] = str(editor)
     terminal = Terminal("chat", "-m", "sim/kimi-k2.5", environ=environ)
     try:
         terminal.wait_for("/help")

@@ -65,7 +65,7 @@ def test_what_completion_writes_names_the_file(tmp_path: Path, name: str) -> Non
         mention = written(str(path))
         assert [each.path for each in mentions(f"See {mention} now")] == [path]
         assert split_paths(mention[1:]) == [str(path)]
-        assert dropped_paths(mention[1:]) == [str(path)]
+        assert dropped_paths(mention[1:]) == dropped_paths(path.as_uri()) == [str(path)]
     finally:
         path.unlink()
 

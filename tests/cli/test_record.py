@@ -74,18 +74,26 @@ def test_a_recording_becomes_a_test(cli: Cli, cassette: Path) -> None:
     at, kind, text = json.loads(lines[3])
     half = json.dumps([at, kind, text[: len(text) // 2]])
     file.write_text("\n".join([*lines[:3], half, json.dumps(cut)]) + "\n")
-    Path("tests_of_mine").mkdir()
-    done = cli("record", "test", str(file), "-o", "tests_of_mine/test_cut.py", "--name", "a cut answer")
+    made = Path("-it's mine", "test_cut.py")
+    made.parent.mkdir()
+    done = cli("record", "test", str(file), "-o", str(made), "--name", "a cut answer")
     assert done.exit_code == 0, done.output
-    source = Path("tests_of_mine/test_cut.py").read_text()
+    source = made.read_text()
     assert "def test_a_cut_answer(pace" in source and "kind == 'truncated'" in source
-    pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", ".", "tests_of_mine"]
-    run = subprocess.run(pytest_, capture_output=True, text=True, check=False)
-    assert "3 passed" in run.stdout, run.stdout
+    # As it is printed, by a shell.
+    command = done.stdout.strip().partition(": run it with ")[2]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "PYTEST_ADDOPTS": "-q -p no:cacheprovider --rootdir ."}
+
+    def tried() -> str:
+        done = subprocess.run(["sh", "-c", command], env=environ, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert "3 passed" in tried()
     # It can fail.
-    Path("tests_of_mine/test_cut.py").write_text(source.replace("'truncated'", "'empty'"))
-    assert "3 failed" in subprocess.run(pytest_, capture_output=True, text=True, check=False).stdout
-    again = cli("record", "test", str(file), "-o", "tests_of_mine/test_cut.py")
+    made.write_text(source.replace("'truncated'", "'empty'"))
+    assert "3 failed" in tried()
+    again = cli("record", "test", str(file), "-o", str(made))
     assert again.exit_code == 1 and "--output" in again.stderr
 
 

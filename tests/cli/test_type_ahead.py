@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def test_what_was_typed_ahead_can_be_dropped(opened: Open) -> None:
 
 def test_an_editor_has_the_terminal_to_itself(opened: Open) -> None:
     Path("edit.py").write_text(LINE_EDITOR)
-    terminal = opened("chat", "-m", "sim/kimi-k2.5", "--memory", EDITOR=f"{sys.executable} edit.py")
+    terminal = opened("chat", "-m", "sim/kimi-k2.5", "--memory", EDITOR=shlex.join([sys.executable, "edit.py"]))
     terminal.wait_for("›")
     terminal.enter("/memory edit user")
     terminal.wait_for("new note:")

@@ -42,6 +42,7 @@ CASES: list[tuple[str, tuple[str, ...], list[list[Any]]]] = [
     ("ls", ("bash",), [[LS]]),
     ("Read notes.txt", ALL, [[READ]]),
     ("Read notes.txt", ("bash",), [[bash("cat notes.txt")]]),
+    ('Read "-it\'s odd.txt"', ("bash",), [[bash("cat './-it'\"'\"'s odd.txt'")]]),
     ("Show notes.txt", ALL, [[READ]]),
     ("Read Makefile", ALL, [[("read_file", {"path": "Makefile"})]]),
     ("Open /etc/hosts", ALL, [[("read_file", {"path": "/etc/hosts"})]]),

@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ..core.blocks import Value
+from ..core.command_line import path_word
 from ..core.errors import ConfigError, MidstreamError, ToolFailed
 from ..core.nearest import nearest
 from ..core.patterns import late_pattern
@@ -97,7 +98,7 @@ class Skills(Value, frozen=True):
         files = [each for each in _files(skill.folder) if each != SKILL_FILE]
         told = "; ".join([visible(" ".join(each.split())) for each in files[:MAX_FILES]])
         more = f"; and {len(files) - MAX_FILES} more" if len(files) > MAX_FILES else ""
-        about = f"The skill {skill.name} is in {visible(skill.folder)}"
+        about = f"The skill {skill.name} is in {path_word(visible(skill.folder))}"
         about += f", with these files: {told}{more}. Read one with `skill`; run a script with bash." if files else "."
         return f"{about}\n\n{body}"
 

@@ -66,6 +66,7 @@ from ..core.tools import parse_arguments
 from ..sim.providers import MODELS, SIM
 from .attachment import MAX_TEXT, fenced, human_text
 from .editor_chat import COMMANDS, EditorChat
+from .mention import written
 from .model_name import find_model
 from .models import key_state
 from .options import EFFORTS, Settings, parse_thinking
@@ -487,7 +488,8 @@ def _content(blocks: Sequence[Any]) -> list[str | Media]:
         elif kind in ("image", "audio"):
             media.append(Media(block.mime_type, block.data))
         elif kind == "resource_link":
-            said.append(f"@{_path(block.uri)}")
+            path = _path(block.uri)
+            said.append(f"@{path}" if path == block.uri else written(path))
         elif getattr(block.resource, "text", None) is not None:
             attached.append(fenced("file", _path(str(block.resource.uri)), block.resource.text[:MAX_TEXT]))
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from shlex import quote
 
 import click
 import msgspec
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from ..codec import encode_request
 from ..core.blocks import Conversation
+from ..core.command_line import path_word
 from ..core.errors import LocalError
 from ..core.visible import terminal_safe
 from ..doctor import Diagnosis, RecordedAnswer, examine, read_answer, refusals
@@ -94,7 +94,7 @@ def doctor(
             click.echo(f"The healed copy is {place}.")
             if model is None and len(entries) == 1:
                 click.echo(
-                    f"Continue it: midstream chat --session $(midstream sessions import {quote(str(place))}) -m MODEL"
+                    f"Continue it: midstream chat --session $(midstream sessions import {path_word(place)}) -m MODEL"
                 )
     return FAILED if broken or wrong else OK
 

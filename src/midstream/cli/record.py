@@ -13,6 +13,7 @@ import msgspec
 
 from ..client.catalog import Catalog
 from ..client.config import load_config
+from ..core.command_line import path_word
 from ..core.errors import LocalError
 from ..core.visible import terminal_safe
 from ..doctor import RecordedAnswer, read_answer
@@ -153,7 +154,7 @@ def test(file: Path, output: Path | None, name: str | None, model: str) -> None:
     output = output or Path(f"test_{name}.py")
     source = _test_source(name, file, output, read_answer(exchange, model=model), model)
     write_file(output, source.encode(), "choose another name with --output")
-    click.echo(f"{output}: run it with pytest {output}")
+    click.echo(f"{output}: run it with pytest {path_word(output)}")
 
 
 def _test_source(name: str, file: Path, output: Path, answer: RecordedAnswer, model: str) -> str:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+from ..core.command_line import path_word
 from ..core.tools import ToolSpec
 
 Intent: TypeAlias = Literal["list", "read", "run"]
@@ -100,9 +101,9 @@ def command_for(part: str) -> str:
         if not quoted and (wild := _WILD.search(said)) is not None:
             return f"ls {wild[0]}"
         place = quoted or place_in(said)
-        return f"ls {shlex.quote(place)}" if place else "ls"
+        return f"ls {path_word(place)}" if place else "ls"
     if intent == "read" and (path := quoted or path_in(said)):
-        return f"cat {shlex.quote(path)}"
+        return f"cat {path_word(path)}"
     return quoted or f"echo {shlex.quote(said)}"
 
 

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..core.blocks import Conversation
+from ..core.command_line import path_word
 from ..core.errors import LocalError
 from ..core.tools import ToolSpec, declared_tools, join_tools
 from ..sim.answer import Answer, Call
@@ -111,10 +112,10 @@ def call_for(step: Step, tools: Sequence[ToolSpec]) -> Call:
             found = _find(tools, _WRITERS, {_PATH: step.path, _CONTENT: step.content})
             # `printf %s`, not `echo`: the content is written as it
             # is, backslashes and the missing last newline included.
-            other = f"printf %s {shlex.quote(step.content)} > {shlex.quote(step.path)}"
+            other = f"printf %s {shlex.quote(step.content)} > {path_word(step.path)}"
         case ReadFile():
             found = _find(tools, _READERS, {_PATH: step.path})
-            other = f"cat {shlex.quote(step.path)}"
+            other = f"cat {path_word(step.path)}"
         case RunCommand():
             found, other = None, step.command
         case CallTool():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import shutil
 from typing import TYPE_CHECKING
 
 from ...agent.memory import Memory
@@ -126,12 +127,14 @@ async def _edit(chat: Chat, scope: str) -> None:
     if scope not in _SCOPES:
         raise LocalError(f"invalid memory {shortened(scope, 40)!r}; expected {' or '.join(_SCOPES)}")
     path = _memory(chat, scope).make()
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    editor = (os.environ.get("VISUAL") or os.environ.get("EDITOR") or "").strip()
     if not editor or not chat.interactive:
         raise LocalError(f"{'set EDITOR, or edit' if not editor else 'no terminal; edit'} {path} yourself")
     with chat.lend_terminal():
         try:
-            process = await asyncio.create_subprocess_exec(*shlex.split(editor), os.fspath(path))
+            # Words for a shell, as git takes them (`code --wait`); or the path of a program, whatever is in it.
+            words = [editor] if shutil.which(editor) else shlex.split(editor)
+            process = await asyncio.create_subprocess_exec(*words, os.fspath(path))
         except (OSError, ValueError) as error:
             raise LocalError(f"cannot start the editor {editor!r}: {error}; set EDITOR") from None
         code = await process.wait()

@@ -72,6 +72,7 @@ def test_a_reader_counts_its_own_thinking_only() -> None:
         ("claude-sonnet-4-5", 200_000),
         ("anthropic/claude-sonnet-4.5", 200_000),
         ("gemini-2.5-flash", 1_048_576),
+        ("deepseek-reasoner", 131_072),
         ("meta-llama/Llama-3.1-70B-Instruct", 131_072),
         ("somebody/new", None),
         ("solo3", None),

@@ -214,6 +214,13 @@ def test_every_schema_in_a_schema_counts_once(deep: int, left: dict[str, Any], w
     assert without_nulls({"gone": None, "x": "y"}, schema) == left
 
 
+@pytest.mark.parametrize(("deep", "left"), [(127, {"x": "y"}), (128, {"gone": None, "x": "y"})])
+def test_every_reference_counts_once(deep: int, left: dict[str, Any]) -> None:
+    named: dict[str, Any] = {f"a{number}": {"$ref": f"#/$defs/a{number + 1}"} for number in range(1, deep)}
+    named[f"a{deep}"] = {"properties": {"gone": {"type": "string"}}}
+    assert without_nulls({"gone": None, "x": "y"}, {"$ref": "#/$defs/a1", "$defs": named}) == left
+
+
 @pytest.mark.parametrize(
     ("reference", "left"), [("#/$defs/a", {"x": "y"}), ("#/$defs/nowhere", {"gone": None, "x": "y"})]
 )

@@ -21,6 +21,7 @@ from midstream.core.history import repair
 from midstream.core.ids import canonical_tool_call_id
 from midstream.dialects.registry import REGISTRY
 from midstream.wires.encode_context import EncodeContext
+from midstream.wires.everyday import write_lawful
 from midstream.wires.history_cache import HistoryCache
 from midstream.wires.request import Request, RequestDraft
 from midstream.wires.text_tools import TextToolWriter
@@ -194,3 +195,48 @@ def test_a_call_whose_name_must_change_goes_the_general_way(name: str) -> None:
     )
     fields = (Conversation(turns), REGISTRY.resolve(name).dialect, "m", (ToolSpec("look"),), Options())
     assert encoded(RequestDraft(*fields)) == encoded(GeneralDraft(*fields))
+
+
+class CountedLane:
+    """A writer and its lane, which note what each of them is given."""
+
+    def __init__(self) -> None:
+        self.context = EncodeContext(REGISTRY.resolve(LANES[0]).dialect, Options(), "m", 0)
+        self.taken: list[Any] = []
+        self.written: list[Turn] = []
+
+    def lane(self) -> CountedLane:
+        return self
+
+    def said(self, speaker: str, text: str) -> bool:
+        self.taken.append((speaker, text))
+        return True
+
+    def exchanged(self, text: str, calls: Sequence[ToolCall], results: Sequence[str]) -> bool:
+        self.taken.append((text, [call.name for call in calls], list(results)))
+        return True
+
+    def flush(self) -> bool:
+        return True
+
+    def write(self, turns: Sequence[Turn], offset: int) -> None:
+        self.written += turns
+
+
+CALLED = Turn("ai", (Text("Let me look."), ToolCall("one", "look"), ToolCall("two", "look")))
+RESULTS = Turn("tool", tuple([ToolResponse(name, "look", (Text(f"seen {name}"),)) for name in ("one", "two")]))
+
+
+def test_everyday_turns_take_the_short_way_and_only_they() -> None:
+    made = CountedLane()
+    assert write_lawful(made, (human("go"), CALLED, RESULTS, Turn("ai", (Text("Done."),))), 0, set()) == 4
+    assert made.taken == [
+        ("human", "go"),
+        ("Let me look.", ["look", "look"], ["seen one", "seen two"]),
+        ("ai", "Done."),
+    ]
+    assert made.written == []
+    broken = replace(RESULTS, failure="truncated")
+    made = CountedLane()
+    write_lawful(made, (human("go"), CALLED, broken), 0, set())
+    assert made.taken == [("human", "go")]

@@ -139,6 +139,10 @@ RULES: dict[str, tuple[bytes, list[tuple[str, str, str, int | None]]]] = {
     "an id with a null is no id": (b"id: 7\nid: a\0b\ndata: 1\n\n", [("message", "1", "7", None)]),
     "retry is digits": (b"retry: 05\ndata: 1\n\n", [("message", "1", "", 5)]),
     "retry with anything else is none": (b"retry: +5\nretry: 1.5\nretry: 5x\ndata: 1\n\n", [("message", "1", "", None)]),
+    "retry has fifteen digits at most": (
+        b"retry: 123456789012345\ndata: 1\n\nretry: 1234567890123456\ndata: 2\n\n",
+        [("message", "1", "", 123456789012345), ("message", "2", "", None)],
+    ),
     "a retry without measure is survived": (b"retry: " + b"9" * 5000 + b"\ndata: 1\n\n", []),
     "fields in any order": (b"data: 1\nevent: x\n\n", [("x", "1", "", None)]),
     "carriage returns end lines": (b"data: a\rdata: b\r\rdata: c\r\r", [("message", "a\nb", "", None), ("message", "c", "", None)]),

@@ -80,7 +80,7 @@ def from_model_messages(messages: Iterable[Json], provider: str = "") -> Convers
         if message["role"] == "system" and not turns and "turn" not in mine:
             system.append(Text(str(message.get("content") or ""), _extra(mine, others)))
         else:
-            turns.append(reader.turn(message, number))
+            turns.append(reader.turn(message))
     plain = len(system) == 1 and system[0].extra is None
     conversation = Conversation(tuple(turns), system[0].text if plain else tuple(system) or "")
     return canonicalize(conversation, provider)
@@ -177,7 +177,7 @@ class _Reader:
     def __init__(self) -> None:
         self._known: dict[str, str] = {}  # tool ids of the messages -> canonical ids they stand for
 
-    def turn(self, message: Json, number: int) -> Turn:
+    def turn(self, message: Json) -> Turn:
         mine, others = _options(message)
         content = message.get("content")
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
@@ -198,10 +198,8 @@ class _Reader:
         fields = mine.get("turn") if isinstance(mine.get("turn"), dict) else {}
         assert isinstance(fields, dict)
         speaker = _SPEAKERS[message["role"]]
-        # Messages that we did not write get a key by their place: ids
-        # are made from it, and reading twice must give the same ones.
-        given = {"key": f"m{number}", "speaker": speaker, **fields, "extra": _extra(fields, others)}
-        turn = _converted(given, Turn) or Turn(speaker, key=f"m{number}")
+        given = {"speaker": speaker, **fields, "extra": _extra(fields, others)}
+        turn = _converted(given, Turn) or Turn(speaker)
         return msgspec.structs.replace(turn, blocks=tuple(blocks))
 
     def _block(self, part: Json) -> Block:

@@ -51,7 +51,7 @@ class HistoryBuilder:
             return
         if self._turns and self._turns[-1].speaker == "tool":
             last = self._turns[-1]
-            self._turns[-1] = Turn("tool", (*last.blocks, *found), key=last.key)
+            self._turns[-1] = Turn("tool", (*last.blocks, *found))
         else:
             self._add(Turn("tool", found))
 
@@ -60,5 +60,4 @@ class HistoryBuilder:
         return self._memory.recall(conversation, carried=self._carried)
 
     def _add(self, turn: Turn) -> None:
-        # By place: a library sends the whole history each time, so the same message has the same number.
-        self._turns.append(Turn(turn.speaker, turn.blocks, key=f"m{len(self._turns)}"))
+        self._turns.append(turn)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from .blocks import Block, Conversation, Speaker, Text, ToolCall, ToolResponse, Turn
 from .handoff import Action, Note, NoteCode
 from .ids import PREFIX, canonical_tool_call_id, from_own_id
+from .turn_digest import SaidKeys
 
 # What a note of each code is about, and what was done to it.
 _ABOUT: dict[NoteCode, tuple[Action, str]] = {
@@ -439,15 +440,19 @@ class CallIdentity(Protocol):
         ...
 
 
-class PlacedCalls:
-    """The rule for a history that is read once and then kept: a turn without a key is known by its place."""
+class SaidCalls:
+    """The rule for a history that was made elsewhere: a turn without a key is known by what it says, and by how many before it say
+    the same. So a history whose beginning was cut, or to which one was added, has the ids that it had. One serves for one history."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        self._keys = SaidKeys()
 
     own = staticmethod(from_own_id)
 
-    @staticmethod
-    def turn_key(turn: Turn, number: int) -> str:
-        # Never an index alone: `imported-3` cannot be mistaken for a key that was minted.
-        return turn.key or f"imported-{number}"
+    def turn_key(self, turn: Turn, number: int) -> str:
+        return turn.key or self._keys.of_turn(turn)
 
     @staticmethod
     def orphan(wire_id: str) -> str | None:
@@ -459,7 +464,7 @@ def canonicalize(conversation: Conversation, provider: str = "", identity: CallI
 
     Turns get their key of `identity`; ids that are already ours stay unless they repeat; raw ids are kept as metadata.
     """
-    rule: CallIdentity = identity if identity is not None else PlacedCalls()
+    rule: CallIdentity = identity if identity is not None else SaidCalls()
     seen: dict[str, int] = {}  # every id, and how often another had to be found in its place
     matcher = CallMatcher(rule.own)
     turns: list[Turn] = []

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import sha256
 
-from ..core.blocks import ToolCall, ToolResponse, Turn
+from ..core.blocks import Block, Media, Text, ToolCall, ToolResponse, Turn
 from ..core.ids import PREFIX
+from ..core.turn_digest import SaidKeys
 
 _ISSUED = re.compile(r"(?:call_|toolu_)([A-Za-z0-9_-]{24})([A-Za-z0-9_-]{8})\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{24}\Z")
@@ -77,10 +78,11 @@ class ClientCalls:
     No text, no arguments and no place in the array are part of it.
     """
 
-    __slots__ = ("_issued", "_turns", "_wire")
+    __slots__ = ("_issued", "_keys", "_turns", "_wire")
 
     def __init__(self, wire: str) -> None:
         self._wire = wire
+        self._keys = SaidKeys()
         self._issued: set[str] = set()
         self._turns: dict[bytes, int] = {}
 
@@ -92,13 +94,24 @@ class ClientCalls:
         calls = [block for block in turn.blocks if type(block) is ToolCall]
         # Issued ids lead to their canonical ids by themselves; only foreign ones need a key to make theirs from.
         if not calls or self._all_issued(calls):
-            return turn.key or f"turn-{number}"
-        digest = self._digest(calls)
+            return turn.key or self._other_key(turn)
+        digest = self._digest([part for call in calls for part in (call.raw_id or call.id, call.name)])
         # The n-th turn with the same calls. Counting equal turns, not
         # positions, keeps ids when a client drops turns of other content.
         earlier = self._turns.get(digest, 0)
         self._turns[digest] = earlier + 1
         return f"calls-{urlsafe_b64encode(digest[:15]).decode()}-{earlier}"
+
+    def _other_key(self, turn: Turn) -> str:
+        """The key of a turn whose calls, if it has any, do not need one."""
+        blocks = turn.blocks
+        if all(type(block) is Text for block in blocks):
+            return self._keys.of_turn(turn)
+        # Nothing is made from it, so results and media are not read through: their labels and lengths will do.
+        digest = self._digest([turn.speaker, *[part for block in blocks for part in _told_apart_by(block)]])
+        earlier = self._turns.get(digest, 0)
+        self._turns[digest] = earlier + 1
+        return f"turn-{urlsafe_b64encode(digest[:15]).decode()}-{earlier}"
 
     def _all_issued(self, calls: list[ToolCall]) -> bool:
         """Whether every call has an id of ours that was not there before: then no key is needed."""
@@ -107,10 +120,20 @@ class ClientCalls:
         self._issued.update(found)
         return len(found) == len(calls) and len(self._issued) - before == len(calls)
 
-    def _digest(self, calls: list[ToolCall]) -> bytes:
-        parts = [self._wire]
-        for call in calls:
-            parts += [call.raw_id or call.id, call.name]
+    def _digest(self, said: list[str]) -> bytes:
+        parts = [self._wire, *said]
         # Lengths make the seed injective whatever the parts hold; surrogatepass makes it total.
         seed = ",".join([str(len(part)) for part in parts]) + "|" + "".join(parts)
         return sha256(seed.encode("utf-8", "surrogatepass")).digest()
+
+
+def _told_apart_by(block: Block) -> tuple[str, ...]:
+    if isinstance(block, ToolResponse):
+        return "result", block.call_id
+    if isinstance(block, ToolCall):
+        return "call", block.id
+    if isinstance(block, Text):
+        return "text", block.text
+    if isinstance(block, Media):
+        return "media", block.mime, block.url or "", str(len(block.data or "")), (block.data or "")[-64:]
+    return (type(block).__name__,)

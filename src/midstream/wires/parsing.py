@@ -17,6 +17,7 @@ from ..core.blocks import Block, Media, Opaque, Origin, Text, ToolCall, ToolResp
 from ..core.dialect import Options
 from ..core.errors import InvalidHistory
 from ..core.tools import Grammar, ToolKind, ToolSpec, freeform_arguments
+from ..core.turn_digest import SaidKeys
 from .lenient_json import decode_leniently
 
 # Claude Code puts it before its instructions, and it changes with each request (field-guide/clients.md#claude-code).
@@ -55,11 +56,13 @@ def text_turns(messages: Sequence[Said], first: int, origin: Origin) -> tuple[Tu
     """The turns of messages that are nothing but texts, from the one with the number `first` on; None where a message has rules
     of its own: instructions inside the conversation, and an answer without a word."""
     turns: list[Turn] = []
-    for number, said in enumerate(messages[first:], first):
+    key = SaidKeys().of_text
+    for said in messages[first:]:
+        text = said.content
         if said.role == "user":
-            turns.append(Turn("human", (Text(said.content),), key=f"m{number}"))
-        elif said.role == "assistant" and said.content:
-            turns.append(Turn("ai", (Text(said.content),), key=f"m{number}", origin=origin))
+            turns.append(Turn("human", (Text(text),), key=key("human", text)))
+        elif said.role == "assistant" and text:
+            turns.append(Turn("ai", (Text(text),), key=key("ai", text), origin=origin))
         else:
             return None
     return tuple(turns)
@@ -113,24 +116,23 @@ def result_parts(blocks: Iterable[Block]) -> tuple[Text | Media | Opaque, ...]:
 
 # Messages of two wires put results into the user's turn; the
 # conversation keeps them apart, since only results answer calls.
-def split_results(blocks: list[Block], key: str) -> list[Turn]:
+def split_results(blocks: list[Block]) -> list[Turn]:
     """A user message as a tool turn of its results and a human turn of everything else."""
     results = tuple([block for block in blocks if type(block) is ToolResponse])
     if not results:
-        return [Turn("human", tuple(blocks), key=key)]
+        return [Turn("human", tuple(blocks))]
     others = tuple([block for block in blocks if type(block) is not ToolResponse])
-    tool_turn = Turn("tool", results, key=f"{key}:results")
-    return [tool_turn, Turn("human", others, key=key)] if others else [tool_turn]
+    return [Turn("tool", results), Turn("human", others)] if others else [Turn("tool", results)]
 
 
 def joined_results(turns: Iterable[Turn]) -> tuple[Turn, ...]:
-    """Results that follow each other are one tool turn, under the last one's key. In linear time, however many there are."""
+    """Results that follow each other are one tool turn. In linear time, however many there are."""
     joined: list[Turn] = []
     # Chat clients send one message for each result.
     for is_result, group in groupby(turns, lambda turn: turn.speaker == "tool"):
         found = list(group)
         if is_result and len(found) > 1:
-            found = [Turn("tool", tuple([block for turn in found for block in turn.blocks]), key=found[-1].key)]
+            found = [Turn("tool", tuple([block for turn in found for block in turn.blocks]))]
         joined += found
     return tuple(joined)
 

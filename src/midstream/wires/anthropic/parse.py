@@ -45,8 +45,8 @@ def parse_request(body: bytes, *, provider: str = "anthropic", identity: CallIde
     """`provider` is the owner of the thinking and the opaque blocks in the history."""
     value, origin = open_messages(body, provider, DEFAULT.wire)
     turns: list[Turn] = []
-    for number, message in numbered(value["messages"], "message"):
-        turns += _turns(number, message, origin)
+    for _, message in numbered(value["messages"], "message"):
+        turns += _turns(message, origin)
     # Before ids become canonical: only here are the raw ones known.
     _pair_by_position(turns)
     system, billing = _system(value.get("system"))
@@ -90,19 +90,18 @@ def text_request(body: bytes, provider: str) -> ParsedRequest | None:
     return ParsedRequest(Conversation(turns, value.system), value.model, (), options, requested)
 
 
-def _turns(number: int, message: dict[str, Any], origin: Origin) -> list[Turn]:
+def _turns(message: dict[str, Any], origin: Origin) -> list[Turn]:
     role = message.get("role")
-    key = f"m{number}"
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     read = [_block(block, origin) for block in objects(blocks)]
     if role == "assistant":
-        return [Turn("ai", tuple(read), key=key, origin=origin)]
+        return [Turn("ai", tuple(read), origin=origin)]
     if role in ("system", "developer"):
         word = "" if role == "system" else str(role)
         extra = {"output_config": message["output_config"]} if message.get("output_config") else None
-        return [Turn("system", tuple(read), key=key, role=word, extra=extra)]
-    return split_results(read, key)
+        return [Turn("system", tuple(read), role=word, extra=extra)]
+    return split_results(read)
 
 
 def _pair_by_position(turns: list[Turn]) -> None:

@@ -41,21 +41,21 @@ def parse_request(body: bytes, *, provider: str = "cohere", identity: CallIdenti
     for number, message in enumerate(value["messages"]):
         if not isinstance(message, dict):
             raise InvalidHistory(f"message {number} is not an object")
-        role, key = message.get("role"), f"m{number}"
+        role = message.get("role")
         content = _content(message.get("content"), origin)
         # A first system message is the system prompt; a later one has its place in the conversation.
         if role in ("system", "developer") and not turns:
             system += [block for block in content if isinstance(block, Text)]
         elif role in ("system", "developer"):
-            turns.append(Turn("system", tuple(content), key=key, role="" if role == "system" else str(role)))
+            turns.append(Turn("system", tuple(content), role="" if role == "system" else str(role)))
         elif role == "assistant":
             # In the order in which the host shows them: plan, words, calls, citations.
             blocks = (*_thought(message, origin), *content, *_calls(message, origin), *_citations(message, origin))
-            turns.append(Turn("ai", blocks, key=key, origin=origin))
+            turns.append(Turn("ai", blocks, origin=origin))
         elif role == "tool":
-            turns.append(Turn("tool", (_response(message, content),), key=key))
+            turns.append(Turn("tool", (_response(message, content),)))
         else:
-            turns.append(Turn("human", tuple(content), key=key))
+            turns.append(Turn("human", tuple(content)))
     said = system[0].text if len(system) == 1 else tuple(system) or ""
     conversation = canonicalize(Conversation(joined_results(turns), said), provider, identity)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value), RequestedAnswer(usage=True))

@@ -70,8 +70,8 @@ def parse_request(
     origin = Origin(provider, DEFAULT.wire, model)
     spelled = [{"parts": [{"text": content}]} if isinstance(content, str) else content for content in contents]
     turns: list[Turn] = []
-    for number, content in numbered(spelled, "content"):
-        turns += _turns(number, content, origin)
+    for _, content in numbered(spelled, "content"):
+        turns += _turns(content, origin)
     conversation = canonicalize(Conversation(tuple(turns), _system(value.get("systemInstruction"))), provider, identity)
     return ParsedRequest(conversation, model, _tools(value.get("tools")), _options(value, stream), _requested(value))
 
@@ -92,13 +92,12 @@ def _listed(value: Any) -> list[Any]:
     return [value] if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
-def _turns(number: int, content: dict[str, Any], origin: Origin) -> list[Turn]:
-    key = f"m{number}"
+def _turns(content: dict[str, Any], origin: Origin) -> list[Turn]:
     parts = _listed(content.get("parts"))
     blocks = [_part({"text": part} if isinstance(part, str) else _camel(part), origin) for part in parts if part]
     if content.get("role") == "model":
-        return [Turn("ai", tuple(blocks), key=key, origin=origin)]
-    return split_results(blocks, key)
+        return [Turn("ai", tuple(blocks), origin=origin)]
+    return split_results(blocks)
 
 
 def _part(part: dict[str, Any], origin: Origin) -> Block:

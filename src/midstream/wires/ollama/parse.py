@@ -41,16 +41,16 @@ def parse_request(body: bytes, *, provider: str = "ollama", identity: CallIdenti
     value, origin = open_messages(body, provider, DEFAULT.wire)
     system: list[Text] = []
     turns: list[Turn] = []
-    for number, message in numbered(value["messages"], "message"):
-        role, key = message.get("role"), f"m{number}"
+    for _, message in numbered(value["messages"], "message"):
+        role = message.get("role")
         if role == "system" and not turns:
             system.append(Text(text_field(message, "content")))
         elif role == "assistant":
-            turns.append(Turn("ai", tuple(_assistant(message, origin)), key=key, origin=origin))
+            turns.append(Turn("ai", tuple(_assistant(message, origin)), origin=origin))
         elif role == "tool":
-            turns.append(Turn("tool", (_response(message),), key=key))
+            turns.append(Turn("tool", (_response(message),)))
         else:
-            turns.append(Turn("system" if role == "system" else "human", tuple(_content(message)), key=key))
+            turns.append(Turn("system" if role == "system" else "human", tuple(_content(message))))
     conversation = canonicalize(Conversation(joined_results(turns), system_prompt(system)), provider, identity)
     # With or without OpenAI's frame around the function.
     tools = [tool.get("function") or tool for tool in objects(value.get("tools"))]

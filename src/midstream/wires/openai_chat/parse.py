@@ -117,7 +117,7 @@ def read_messages(messages: list[Any], origin: Origin, identity: CallIdentity | 
     """A list of chat messages as a conversation with canonical ids."""
     system: list[Text] = []
     turns: list[Turn] = []
-    for number, message in numbered(messages, "message"):
+    for _, message in numbered(messages, "message"):
         role = message.get("role")
         if role in ("system", "developer"):
             tools = _tools(message.get("tools"))
@@ -125,21 +125,20 @@ def read_messages(messages: list[Any], origin: Origin, identity: CallIdentity | 
             # or one that brings tools, has a place in the conversation.
             if turns or tools or (system and role != "system"):
                 word = "" if role == "system" else str(role)
-                turns.append(_turn(number, "system", _content(message, origin), role=word, tools=tools))
+                turns.append(_turn("system", _content(message, origin), role=word, tools=tools))
             else:
                 system += [block for block in _content(message, origin) if isinstance(block, Text)]
         elif role == "assistant":
-            turns.append(_assistant(number, message, origin))
+            turns.append(_assistant(message, origin))
         elif role in ("tool", "function"):
-            turns.append(_turn(number, "tool", [_response(message, origin)]))
+            turns.append(_turn("tool", [_response(message, origin)]))
         else:
-            turns.append(_turn(number, "human", _content(message, origin)))
+            turns.append(_turn("human", _content(message, origin)))
     return canonicalize(Conversation(joined_results(turns), system_prompt(system)), origin.provider, identity)
 
 
-def _turn(number: int, speaker: Any, blocks: list[Block], **fields: Any) -> Turn:
-    # By place: a client sends the whole history each time, so the same message has the same number.
-    return Turn(speaker, tuple(blocks), key=f"m{number}", **fields)
+def _turn(speaker: Any, blocks: list[Block], **fields: Any) -> Turn:
+    return Turn(speaker, tuple(blocks), **fields)
 
 
 def _content(message: dict[str, Any], origin: Origin) -> list[Block]:
@@ -178,7 +177,7 @@ def _part(part: dict[str, Any], origin: Origin) -> Block:
     return Opaque("part", part, origin)
 
 
-def _assistant(number: int, message: dict[str, Any], origin: Origin) -> Turn:
+def _assistant(message: dict[str, Any], origin: Origin) -> Turn:
     blocks: list[Block] = []
     # The first one: hosts and clients that write two repeat themselves.
     for field in _REASONING_FIELDS:
@@ -205,7 +204,7 @@ def _assistant(number: int, message: dict[str, Any], origin: Origin) -> Turn:
     if isinstance(message.get("function_call"), dict):
         blocks.append(_call({"function": message["function_call"]}, origin))
     extra = {key: message[key] for key in ("reasoning_details", "name") if message.get(key)}
-    return _turn(number, "ai", blocks, origin=origin, extra=extra or None)
+    return _turn("ai", blocks, origin=origin, extra=extra or None)
 
 
 def _thought(thinking: Any) -> str:

@@ -94,8 +94,8 @@ def read_items(items: str | list[Any], origin: Origin, identity: CallIdentity | 
         items = [{"role": "user", "content": items}]
     turns: list[Turn] = []
     joined: dict[int, list[Block]] = {}  # the blocks of turns that are made of several items
-    for number, item in numbered(items, "item"):
-        turn = _turn(item, origin, f"i{number}")
+    for _, item in numbered(items, "item"):
+        turn = _turn(item, origin)
         last = turns[-1] if turns else None
         # What the model said is one turn, however many items it was, and so are the results of one turn.
         if last is not None and last.speaker == turn.speaker and turn.speaker in ("ai", "tool"):
@@ -105,32 +105,32 @@ def read_items(items: str | list[Any], origin: Origin, identity: CallIdentity | 
     for place, blocks in joined.items():
         last = turns[place]
         # Joined at the end: growing a tuple item by item would be quadratic.
-        turns[place] = Turn(last.speaker, tuple(blocks), key=last.key, origin=last.origin)
+        turns[place] = Turn(last.speaker, tuple(blocks), origin=last.origin)
     return canonicalize(Conversation(tuple(turns)), origin.provider, identity)
 
 
-def _turn(item: dict[str, Any], origin: Origin, key: str) -> Turn:
+def _turn(item: dict[str, Any], origin: Origin) -> Turn:
     kind = item.get("type") or "message"
     if kind == "message":
         role = str(item.get("role") or "user")
         if role == "assistant":
-            return Turn("ai", tuple(_answer(item, origin)), key=key, origin=origin)
+            return Turn("ai", tuple(_answer(item, origin)), origin=origin)
         speaker: Speaker = "system" if role in INSTRUCTION_ROLES else "human"
         word = "" if role in ("user", "system") else role
-        return Turn(speaker, tuple(_content(item.get("content"), origin)), key=key, role=word)
+        return Turn(speaker, tuple(_content(item.get("content"), origin)), role=word)
     if kind in _OUTPUTS:
-        return Turn("tool", (_response(item, origin),), key=key)
+        return Turn("tool", (_response(item, origin),))
     if kind in ("function_call", "custom_tool_call"):
-        return Turn("ai", (_call(item, origin),), key=key, origin=origin)
+        return Turn("ai", (_call(item, origin),), origin=origin)
     if kind == "reasoning":
-        return Turn("ai", (_thinking(item, origin),), key=key, origin=origin)
+        return Turn("ai", (_thinking(item, origin),), origin=origin)
     block = Opaque(str(kind), item, origin)
     if kind in _DECLARING:
-        return Turn("system", (block,), key=key, tools=_tools(item.get("tools")))
+        return Turn("system", (block,), tools=_tools(item.get("tools")))
     # An output of a tool that only the client has, an approval, a reference: said to the model.
     if _is_from_client(str(kind)):
-        return Turn("human", (block,), key=key)
-    return Turn("ai", (block,), key=key, origin=origin)
+        return Turn("human", (block,))
+    return Turn("ai", (block,), origin=origin)
 
 
 def _is_from_client(kind: str) -> bool:

@@ -149,7 +149,7 @@ def _pairs(turns: list[Turn]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(
     "name",
-    dialect_cases("mid_system", "first_speaker_user", "merge_turns", "template", "reasoning.required", "native_tools"),
+    dialect_cases("mid_system", "first_speaker_user", "merge_turns", "reasoning.required", "native_tools"),
 )
 def test_every_dialect_accepts_what_is_sent(name: str) -> None:
     """Whether the last turns begin with an answer that calls, a message, or nothing at all."""

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from midstream.client.catalog import Catalog
@@ -32,6 +31,7 @@ from midstream.sim.answer import Answer, Call
 from midstream.sim.players import Player
 from midstream.sim.rules.hosts import HOSTS, Host, host_for, judge
 from midstream.wires.request import Request
+from tests.long_run import each_kind
 
 CASES: list[dict[str, Any]] = msgspec.json.decode(
     (Path(__file__).parents[1] / "data" / "dialects" / "providers.json").read_bytes()
@@ -72,7 +72,12 @@ def test_every_provider_has_a_fixture_and_a_judge() -> None:
         assert case["source"], f"{name}: say where the facts are from"
 
 
-@pytest.mark.parametrize("case", CASES, ids=NAMES)
+def _asked(case: dict[str, Any]) -> str:
+    """All that is stated of a provider but where it is and where that is known from."""
+    return repr([case[fact] for fact in ("judge", *FACTS) if fact != "url"])
+
+
+@each_kind("case", CASES, _asked, ids=lambda case: f"{case['provider']}/{case['model']}")
 def test_a_request_is_as_the_provider_wants_it_and_as_its_judge_takes_it(case: dict[str, Any]) -> None:
     assert facts(case["provider"], case["model"]) == {fact: case[fact] for fact in FACTS}
     target = resolved(case["provider"], case["model"])

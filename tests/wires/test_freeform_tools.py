@@ -54,7 +54,6 @@ def said(turn: Turn) -> list[tuple[str, str, str, str]]:
         "freeform",
         "namespaces",
         "tool_format",
-        "template",
         "leaks",
         "arguments_object",
         "ids",

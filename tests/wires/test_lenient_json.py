@@ -27,7 +27,7 @@ def test_anything_else_is_no_object(raw: str) -> None:
     assert arguments_text(raw) is object_text(raw) is None
 
 
-@pytest.mark.parametrize("name", dialect_cases("arguments_object", "template", "reasoning.required", "native"))
+@pytest.mark.parametrize("name", dialect_cases("arguments_object", "reasoning.required", "native"))
 def test_a_call_with_null_for_arguments_goes_to_every_host_without_any(name: str) -> None:
     player = PLAYERS[name]
     story = Story().says("go").answers("", ("look", "null")).results("seen").done()

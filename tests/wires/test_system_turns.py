@@ -138,7 +138,7 @@ def test_any_order_of_turns_is_accepted_and_the_cache_changes_nothing(kinds: lis
     assert all(block.text in body for turn in turns for block in turn.blocks if isinstance(block, Text))
 
 
-@pytest.mark.parametrize("name", dialect_cases("mid_tools", "native_tools", "template", "schema"))
+@pytest.mark.parametrize("name", dialect_cases("mid_tools", "native_tools", "schema"))
 def test_tools_of_a_system_turn_can_be_called(name: str) -> None:
     player = PLAYERS[name]
     request = asked(player, human("q", key="q"), ai("a"), system("Now.", tools=(LATE,), key="s"), human("x", key="x"))

@@ -252,7 +252,7 @@ def test_the_slash_command_of_the_recipe_is_one(monkeypatch: pytest.MonkeyPatch)
         session=SimpleNamespace(conversation=Conversation((human("Hello"),))),
     )
     asyncio.run(command.run(chat, ""))
-    assert command.usage == "/count" and notices == ["1 turns"]
+    assert command.usage == "/count" and notices == ["turns: 1"]
 
 
 def test_the_example_of_the_doubles_runs(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ GREPS: dict[str, tuple[tuple[object, ...], list[str]]] = {
     "what is passed over, when named": ((r"class", ".git"), [".git/config:1:class Git"]),
     "a limit": (
         (r"class", "src", "", False, 1),
-        ["src/app.py:2:class App:", "[the first 1 lines; narrow the pattern]"],
+        ["src/app.py:2:class App:", "[the first 1 line; narrow the pattern]"],
     ),
 }
 

@@ -57,7 +57,7 @@ def test_a_summary_is_made_shown_kept_and_taken_back(environ: dict[str, str]) ->
         and "- the budget is 4711" in shown
         and "a summary is sent in place of the" in shown
     )
-    assert "undone: models are sent the original turns again; context: ~" in err
+    assert "undone: models are sent the original turns again; context: " in err
     assert "nothing to undo: no turns of this conversation are summarised" in err
     marks = [turn.compacted.action for turn in stored().turns if turn.compacted is not None]
     assert marks == ["summary", "undo"]
@@ -114,6 +114,27 @@ def test_a_setting_that_makes_no_sense_is_told(home: Path, environ: dict[str, st
     (home / "config.toml").write_text('[chat]\ncompact = "sometimes"\n')
     err, code = chat(environ, "Hello")
     assert code and "compact" in err and "config.toml" in err
+
+
+def test_a_summary_that_is_refused_leaves_the_bar_as_it_was(environ: dict[str, str]) -> None:
+    terminal = Terminal("chat", "-m", "sim/kimi-k2.5", environ=environ)
+    try:
+        terminal.wait_for("~")
+        for number in range(2):
+            terminal.enter("Hi.")
+            terminal.wait_for("(sim/kimi-k2.5 · ", count=number + 1)
+        terminal.wait_for_prompt()
+        before = terminal.wait_for("4 turns · ").splitlines()[-1]
+        terminal.enter("/compact")
+        terminal.wait_for("(not summarised: ")
+        terminal.wait_for_prompt()
+        after = terminal.wait_for("4 turns · ").splitlines()[-1]
+        assert "~" not in after and after.rpartition(" · ")[0] == before.rpartition(" · ")[0]  # the cost is another
+        assert len(stored().turns) == 5  # what it cost
+        terminal.enter("/usage")
+        terminal.wait_for("sim/kimi-k2.5: 3 answers")
+    finally:
+        terminal.close()
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

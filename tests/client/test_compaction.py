@@ -462,6 +462,47 @@ def test_after_a_summary_the_old_count_does_not_count() -> None:
     asyncio.run(main())
 
 
+def test_a_summary_that_is_refused_does_not_change_the_count() -> None:
+    async def main() -> None:
+        async with session(lambda _: Answer("word " * 9000), window=50_000) as (chat, _):
+            await chat.send("Hello")
+            before = chat.context()
+            assert before.exact
+            with pytest.raises(CompactionFailed):
+                await chat.compact()
+            assert chat.conversation.turns[-1].compacted is not None  # what it cost stays known
+            assert chat.context() == before
+
+    asyncio.run(main())
+
+
+def test_a_summary_counts_by_the_hosts_own_count_and_an_undo_as_before() -> None:
+    async def main() -> None:
+        async with session(window=50_000) as (chat, _):
+            await chat.send("Hello")
+            before = chat.context()
+            turn = await chat.compact()
+            assert turn.compacted is not None and turn.compacted.tokens_before == before.tokens
+            assert chat.context() == ContextUse(turn.compacted.tokens_after, before.window)
+            more = chat.context("And more of it.")
+            assert turn.compacted.tokens_after < more.tokens < turn.compacted.tokens_after + 20
+            await chat.undo_compaction()
+            assert chat.context() == before
+            # What was answered while the summary was sent is not the count of the whole conversation.
+            await chat.compact()
+            await chat.send("Hello")
+            assert chat.context().exact
+            await chat.undo_compaction()
+            after = chat.context()
+            assert not after.exact and before.tokens < after.tokens < before.tokens + 200
+            # Another model counts otherwise, and its host has counted nothing yet.
+            await chat.compact()
+            chat.switch_model(CLAUDE)
+            assert chat.context().tokens != chat.conversation.turns[-1].compacted.tokens_after
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("given", [{"at": 0}, {"at": 1.5}, {"recent": 0.9}])
 def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="expected a part"):

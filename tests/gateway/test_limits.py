@@ -83,7 +83,7 @@ def test_who_waits_as_told_is_admitted() -> None:
             limiter.admit(who)
         error = caught.value
         assert error.status == 429 and error.retry_after is not None and error.retryable
-        assert f"{rate} request" in error.message and f"try again in {error.retry_after:g}s" in error.message
+        assert f"{rate:,} request" in error.message and f"try again in {error.retry_after:g}s" in error.message
         clock.pass_(error.retry_after)
         assert admitted(limiter, who, 1) == 1
 

@@ -204,7 +204,7 @@ def test_no_key_is_needed_to_replay(hello: Path) -> None:
         run(_once(Client(_keyless()), "moonshot/kimi-k2.5"))
     with replay(hello):
         assert run(_once(Client(_keyless()), "moonshot/kimi-k2.5", options=Options(max_tokens=77))) == "fine"
-        with pytest.raises(NoRecording, match="was recorded 1 times, and all of them were replayed"):
+        with pytest.raises(NoRecording, match="was recorded 1 time, and replayed as often"):
             run(_once(Client(_keyless()), "moonshot/kimi-k2.5", options=Options(max_tokens=77)))
     with replay(hello, repeat=True):
         for _ in range(3):

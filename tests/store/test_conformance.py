@@ -345,7 +345,7 @@ class TestFork:
     @pytest.mark.parametrize("place", [-1, 2, 10**30])
     def test_a_place_outside_is_refused(self, store: Store, place: int) -> None:
         made = said(store, "one")
-        with pytest.raises(StoreError, match="it has 1 turns"):
+        with pytest.raises(StoreError, match=r"it has 1 turn$"):
             store.fork(made, place)
         assert len(store.list()) == 1
 

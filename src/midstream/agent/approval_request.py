@@ -17,6 +17,7 @@ import msgspec
 
 from ..core.blocks import Value
 from ..core.patterns import late_pattern
+from ..core.plural import pluralize
 from ..core.visible import can_encode, folded_breaks, revealed
 from .risk import runs_later
 
@@ -76,7 +77,7 @@ class Change(Value, frozen=True):
             room = max(0, _REMOVED - removed) if self.whole else len(gone)
             rows += ["-" + line for line in gone[:room]]
             if gone[room:]:
-                rows.append(f"@@ {len(gone) - room:,} more lines removed")
+                rows.append(f"@@ {pluralize(len(gone) - room, 'more line')} removed")
             removed += len(gone)
             rows += ["+" + line for line in new[b1:b2]]
         if self.before != self.after and self.after and not self.after.endswith("\n"):
@@ -91,7 +92,7 @@ class Change(Value, frozen=True):
             return [" " + line for line in lines]
         after = lines[len(lines) - tail :] if tail else []
         skipped = len(lines) - head - tail
-        note = f"@@ {skipped:,} lines unchanged"
+        note = f"@@ {pluralize(skipped, 'line')} unchanged"
         if after:
             note += f"; line {start + head + skipped + 1:,}:"
         return [*[" " + line for line in lines[:head]], note, *[" " + line for line in after]]
@@ -212,10 +213,8 @@ class _Page:
         if "\n" not in text and len(line) <= _SHORT and (self._columns is None or _cells(whole) <= self._columns):
             return [whole]
         lines = text.split("\n")
-        counted = (
-            f"{len(lines):,} line{'s' if len(lines) > 1 else ''}, {len(text):,} character{'s' if len(text) > 1 else ''}"
-        )
-        return [*self._wrapped(f"{title}: {counted}", "  "), *self._values(lines)]
+        size = f"{pluralize(len(lines), 'line')}, {pluralize(len(text), 'character')}"
+        return [*self._wrapped(f"{title}: {size}", "  "), *self._values(lines)]
 
     def _values(self, lines: list[str], mark: int = 0) -> list[str]:
         """The lines of a value behind the bar; the first `mark` characters of each are ours. Runs of empty lines are counted."""
@@ -334,5 +333,4 @@ def _split(text: str, *, ends: bool = False) -> list[str]:
 
 
 def _lines(text: str) -> str:
-    count = len(_split(text))
-    return f"{count:,} line{'' if count == 1 else 's'}"
+    return pluralize(len(_split(text)), "line")

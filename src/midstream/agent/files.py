@@ -13,6 +13,7 @@ from typing import Annotated, Protocol
 import msgspec
 
 from ..core.errors import ToolFailed
+from ..core.plural import pluralize
 from .approval_request import Change
 from .paths import MAX_READ, Folder
 from .tool import Preview, Tool
@@ -70,7 +71,7 @@ class Files:
         if not lines:
             return "(the file is empty)"
         if offset > len(lines):
-            raise ToolFailed(f"{path}: has {len(lines)} lines; offset {offset} is beyond its end")
+            raise ToolFailed(f"{path}: has {pluralize(len(lines), 'line')}; offset {offset} is beyond its end")
         return _excerpt(lines, offset, limit, line_numbers)
 
     def write_file(self, path: PathArgument, content: Annotated[str, "The whole new content of the file."]) -> str:
@@ -92,7 +93,7 @@ class Files:
         edited, count, line = _edited(text, path, old_string, new_string, replace_all)
         # `expected`: the human or a command may have saved the file since it was read; their work is not overwritten.
         self._write(path, _bytes(edited), expected=status)
-        return f"edited {path}: " + (f"{count} replacements" if count > 1 else f"1 replacement at line {line}")
+        return f"edited {path}: " + (pluralize(count, "replacement") + (f" at line {line}" if count == 1 else ""))
 
     def _read(self, path: str) -> tuple[bytes, os.stat_result]:
         # From the disk first, in any case: it is there that a path is judged.

@@ -23,6 +23,7 @@ from ..client.config import config_home
 from ..core.blocks import Value
 from ..core.errors import ToolFailed
 from ..core.patterns import late_pattern
+from ..core.plural import pluralize
 from ..core.visible import visible
 from ..store.paths import make_private_file
 from .approval_request import Change
@@ -186,7 +187,7 @@ class Memory:
             raise ToolFailed(f"this is noted already in {self.path}; there is nothing to add")
         if len(notes) >= MAX_NOTES or sum(len(str(each)) + 3 for each in [*notes, note]) > MAX_TOTAL:
             raise ToolFailed(
-                f"the {self.scope}'s memory is full ({len(notes)} notes; at most {MAX_NOTES} notes and {MAX_TOTAL:,} characters): "
+                f"the {self.scope}'s memory is full ({pluralize(len(notes), 'note')}; at most {MAX_NOTES} notes and {MAX_TOTAL:,} characters): "
                 "the user can remove some with /memory forget N or /memory edit"
             )
         head = before or _TITLE[self.scope] + "\n\n"

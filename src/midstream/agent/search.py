@@ -25,6 +25,7 @@ import msgspec
 
 from ..core.errors import ToolFailed
 from ..core.patterns import late_pattern
+from ..core.plural import pluralize
 from .files import is_binary
 from .paths import DIRECTORY, MAX_DEPTH, Folder, checked_text, held, open_regular, read_regular
 from .processes import CHUNK as PIPE_CHUNK
@@ -102,7 +103,7 @@ class Search:
         finished = await match.run(["i" if ignore_case else "", pattern], source, self._seconds)
         notes = source.notes()
         if len(match.lines) >= limit:
-            notes.append(f"the first {limit} lines; narrow the pattern")
+            notes.append(f"the first {pluralize(limit, 'line')}; narrow the pattern")
         elif not finished:
             notes.append(
                 f"stopped after {self._seconds:g} s while matching {source.current}; "

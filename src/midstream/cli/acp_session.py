@@ -62,6 +62,7 @@ from ..core.events import (
     ToolFinished,
     ToolStarted,
 )
+from ..core.plural import pluralize
 from ..core.tools import parse_arguments
 from ..sim.providers import MODELS, SIM
 from .attachment import MAX_TEXT, fenced, human_text
@@ -338,7 +339,7 @@ class EditorSession:
         elif isinstance(event, ToolFinished):
             await self._finish(event.response)
         elif isinstance(event, CompactionStarted):
-            await self._update(update_agent_thought_text(f"Summarising {event.turns} earlier turns …\n"))
+            await self._update(update_agent_thought_text(f"Summarising {pluralize(event.turns, 'earlier turn')} …\n"))
 
     async def _start(self, call: ToolCall) -> None:
         if call.id in self._shown:

@@ -23,6 +23,7 @@ from ..core.blocks import Conversation, Media, Turn, human
 from ..core.errors import LocalError
 from ..core.media_type import HEAD, media_type
 from ..core.patterns import late_pattern
+from ..core.plural import pluralize
 from ..core.visible import visible
 
 MAX_MEDIA = 20 * 1024 * 1024
@@ -200,7 +201,7 @@ def human_text(turn: Turn) -> str:
 
 def _folded(found: re.Match[str]) -> str:
     lines = found[4].count("\n") + 1
-    line = f"[{found[1]}: {found[2]}, {lines} line{'s' if lines > 1 else ''}]"
+    line = f"[{found[1]}: {found[2]}, {pluralize(lines, 'line')}]"
     return f"\n{line}" if found.start() else line
 
 

@@ -27,6 +27,7 @@ from ..core.blocks import Media, Text, ToolCall
 from ..core.compaction import said_last
 from ..core.errors import ConfigError, LocalError, MidstreamError
 from ..core.events import AgentEvent
+from ..core.plural import pluralize
 from ..store.paths import data_dir
 from . import commands  # noqa: F401  (registers the slash commands)
 from .attachment import Attachment, secret_question
@@ -311,7 +312,7 @@ class Chat:
     def show_history(self) -> None:
         turns = self.session.conversation.turns
         if len(turns) > HISTORY_TURNS:
-            self.view.notice(f"({len(turns) - HISTORY_TURNS} earlier turns; /export writes them all)")
+            self.view.notice(f"({pluralize(len(turns) - HISTORY_TURNS, 'earlier turn')}; /export writes them all)")
         self.view.replay(turns[-HISTORY_TURNS:])
 
     async def _read(self) -> str:
@@ -475,6 +476,5 @@ class Chat:
             self._status.doing = f"{call.name}: {shortened(text, 60)}"
 
     def _toolbar(self) -> str:
-        conversation = self.session.conversation
-        named = shortened(self.title, 30) or conversation.id[:8] or "new"
-        return self._meter.bar(self.session, columns(sys.stdout), named, f"{len(conversation.turns)} turns")
+        named = shortened(self.title, 30) or self.session.conversation.id[:8] or "new"
+        return self._meter.bar(self.session, columns(sys.stdout), named, self._meter.turns(self.session))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..client.compaction import ContextUse
 from ..core.blocks import Turn
 from ..core.events import CompactionFinished, CompactionStarted
+from ..core.plural import pluralize
 
 _REASONS = {
     "near_limit": "the conversation is near the end of the window",
@@ -42,7 +43,7 @@ def started_line(event: CompactionStarted) -> str:
     """What is about to be summarised, and why."""
     why = f": {_REASONS[event.reason]}" if event.reason in _REASONS else ""
     size = used(ContextUse(event.tokens, event.window))
-    return f"({event.model} summarises the first {event.turns} turns{why}; {size})"
+    return f"({event.model} summarises the first {pluralize(event.turns, 'turn')}{why}; {size})"
 
 
 def finished_line(event: CompactionFinished) -> str:
@@ -64,5 +65,5 @@ def compaction_lines(turn: Turn, unfolded: bool) -> list[str]:
         return []
     if mark.action == "undo":
         return ["(the summary was taken back: models are sent the original turns)"]
-    first = f"(models are sent a summary in place of the first {mark.until} turns)"
+    first = f"(models are sent a summary in place of the first {pluralize(mark.until, 'turn')})"
     return [first, *[f"  {line}" for line in turn.text.split("\n")]] if unfolded else [first]

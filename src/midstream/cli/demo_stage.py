@@ -16,6 +16,7 @@ import msgspec
 from ..core import events
 from ..core.blocks import ToolCall, ToolResponse
 from ..core.events import Event
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe
 from .terminal import Paint, color_choice, wants_color
 
@@ -65,7 +66,7 @@ class TextStage:
     def opening(self, question: str, models: Sequence[str]) -> None:
         self._line("midstream: one conversation, any order of models, never a 400", "bold")
         hosts = "the real hosts, with your keys" if self._live else "strict doubles of the hosts: loopback, no key"
-        self._line(f"{len(models)} models in a row, over HTTP, on {hosts}\n", "dim")
+        self._line(f"{pluralize(len(models), 'model')} in a row, over HTTP, on {hosts}\n", "dim")
         self.says(question)
 
     def says(self, text: str) -> None:
@@ -89,7 +90,7 @@ class TextStage:
                 self._thought += len(event.delta)
             case events.ThinkingEnd():
                 folded = self._thought - _FOLD
-                self._line(f" … {folded} characters folded" if folded > 0 else "", "dim")
+                self._line(f" … {pluralize(folded, 'character')} folded" if folded > 0 else "", "dim")
             case events.TextDelta():
                 if not self._column:
                     self._begin("  ")
@@ -135,9 +136,9 @@ class TextStage:
         self._line("")
         self.rule("")
         good = not (totals.refused or totals.broken)
-        counted = f"{totals.requests} requests, {totals.models} models, {totals.refused} refused"
+        told = f"{pluralize(totals.requests, 'request')}, {pluralize(totals.models, 'model')}, {totals.refused} refused"
         broken = f", {totals.broken} broken off" if totals.broken else ""
-        self._line(counted + broken + ".", "bold green" if good else "bold red")
+        self._line(told + broken + ".", "bold green" if good else "bold red")
         if totals.saved:
             whose = "by these rules" if self._live else "by the same doubles"
             sent = (

@@ -13,6 +13,7 @@ from ..codec import encode_request
 from ..core.blocks import Conversation
 from ..core.command_line import path_word
 from ..core.errors import LocalError
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe
 from ..doctor import Diagnosis, RecordedAnswer, examine, read_answer, refusals
 from ..recording.cassette import Cassette
@@ -150,7 +151,7 @@ def _show_answer(path: Path, answer: RecordedAnswer) -> None:
     elif answer.turn is not None:
         calls = len(answer.turn.tool_calls)
         click.echo(
-            f"The answer: {len(answer.turn.text)} characters, {calls} tool calls, ended with {answer.turn.stop_reason}."
+            f"The answer: {pluralize(len(answer.turn.text), 'character')}, {pluralize(calls, 'tool call')}, ended with {answer.turn.stop_reason}."
         )
 
 

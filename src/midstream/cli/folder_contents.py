@@ -15,6 +15,7 @@ from pathlib import Path
 from ..agent.risk import holds_secrets
 from ..agent.search import SKIPPED
 from ..core.errors import LocalError
+from ..core.plural import pluralize
 from ..core.visible import visible
 from .attachment import Attachment, as_text, fenced, read_file, shown_size
 
@@ -49,7 +50,7 @@ def read_folder(path: Path, shown: str) -> Attachment:
     if not lines:
         raise LocalError(f"cannot attach {shown}: the folder has no files")
     text = "\n\n".join([fenced("folder", shown, "\n".join(lines)), *texts])
-    detail = f"folder, {len(names)} file{'s' if len(names) != 1 else ''} listed, {len(texts)} of them included"
+    detail = f"folder, {pluralize(len(names), 'file')} listed, {len(texts)} of them included"
     return Attachment(shown, len(text), text=text, detail=detail)
 
 

@@ -24,6 +24,7 @@ from ..client.config import config_home, old_words
 from ..client.config import load_config as load_client_config
 from ..core.dialect import TextCalls
 from ..core.errors import ConfigError, LocalError, MidstreamError, MissingKey
+from ..core.plural import pluralize
 from ..gateway.api_key import last_four, make_key
 from ..gateway.config import DEFAULT_PORT, Alias, GatewayConfig, LogFormat, load_config
 from ..gateway.routing import Router, tell_unpriced
@@ -530,7 +531,7 @@ def _fault(key: KeyRecord, now: float) -> str | None:
 def _limits(key: KeyRecord) -> str:
     told = [
         f"models {', '.join(key.models)}" if key.models else "all models",
-        f"{key.rate} requests a minute" if key.rate is not None else "",
+        f"{pluralize(key.rate, 'request')} a minute" if key.rate is not None else "",
         f"{key.concurrency} at once" if key.concurrency is not None else "",
         show_budget(key.spend, key.spend_window) if key.spend is not None else "",
         f"text calls: {key.text_calls}" if key.text_calls else "",

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from ..core.errors import LocalError, StoreError
+from ..core.plural import pluralize
 from ..core.visible import visible
 from ..store import open_store
 from ..store.programs import PROGRAMS, Imported, Place, Program, SessionFile
@@ -102,8 +103,7 @@ def _list_programs(only_here: bool) -> None:
             continue
         if count:
             found = True
-            sessions = "1 session" if count == 1 else f"{count} sessions"
-            click.echo(f"{program.name:12}  {sessions}  (midstream import {program.name})")
+            click.echo(f"{program.name:12}  {pluralize(count, 'session')}  (midstream import {program.name})")
     if not found:
         names = ", ".join([program.title for program in PROGRAMS.values()])
         click.echo(f"no sessions of {names} were found in {Path.home()}", err=True)
@@ -183,7 +183,7 @@ def _add(program: Program, session: SessionFile, imported: Imported, store_at: s
     turns = len(imported.entry.conversation.turns)
     click.echo(own)
     title = visible(shortened(session.title or imported.entry.meta.get("title", ""), 70))
-    click.echo(f"imported {turns} turns of {program.title}: {title}", err=True)
+    click.echo(f"imported {pluralize(turns, 'turn')} of {program.title}: {title}", err=True)
     for left_out in imported.left_out:
         click.echo(f"  not carried over: {visible(left_out)}", err=True)
     click.echo(f"  continue with: midstream chat --session {own[:8]} -m MODEL", err=True)

@@ -20,6 +20,7 @@ from rich.text import Text as Line
 from ..core import events
 from ..core.blocks import Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.events import AgentEvent
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe, visible
 from .attachment import human_text
 from .context_line import compaction_lines, finished_line, started_line
@@ -74,7 +75,7 @@ class Thought:
         if self._is_unfolded():
             yield Line(self._text, "dim italic")
             return
-        line, hint = f"▸ {self._head}, {len(self._text.split())} words", " (Ctrl-T unfolds)"
+        line, hint = f"▸ {self._head}, {pluralize(len(self._text.split()), 'word')}", " (Ctrl-T unfolds)"
         yield Line(line + hint if len(line + hint) <= options.max_width else line, "dim")
 
 

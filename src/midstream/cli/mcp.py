@@ -21,6 +21,7 @@ from ..client.config import load_config
 from ..client.key_store import FILE, KeyStore, key_fault
 from ..client.mcp_server import SECRET_PREFIX, McpServer
 from ..core.errors import ConfigError, ToolFailed
+from ..core.plural import pluralize
 from ..core.visible import visible
 from .keys import piped_key, typed_key
 from .main import FAILED, OK
@@ -231,7 +232,7 @@ def _show_address(url: str) -> None:
 
 
 def _tools(offer: Offer) -> str:
-    return f"{len(offer.tools)} tool{'' if len(offer.tools) == 1 else 's'}"
+    return pluralize(len(offer.tools), "tool")
 
 
 def _named(name: str) -> McpServer:

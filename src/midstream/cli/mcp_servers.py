@@ -13,6 +13,7 @@ from ..agent.mcp.servers import McpServers, allow_patterns
 from ..agent.project import Project
 from ..client.config import LoadedConfig
 from ..client.mcp_server import McpServer
+from ..core.plural import pluralize
 from ..core.visible import visible
 from .view import shortened
 
@@ -58,7 +59,7 @@ def placed(server: McpServer, project: Project) -> McpServer:
 def status_line(name: str, connection: Connection, offer: Offer) -> str:
     """One server, in one line."""
     counts = [
-        f"{len(items)} {word}{'' if len(items) == 1 else 's'}"
+        pluralize(len(items), word)
         for items, word in ((offer.tools, "tool"), (offer.prompts, "prompt"), (offer.resources, "resource"))
         if items or word == "tool"
     ]

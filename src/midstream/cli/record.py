@@ -15,6 +15,7 @@ from ..client.catalog import Catalog
 from ..client.config import load_config
 from ..core.command_line import path_word
 from ..core.errors import LocalError
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe
 from ..doctor import RecordedAnswer, read_answer
 from ..recording.cassette import SUFFIX, Cassette, read_exchange
@@ -113,7 +114,7 @@ def _line(path: Path, exchange: RecordedExchange) -> str:
     status = exchange.status or "no answer"
     size, chunks = len(exchange.body), len(exchange.chunks)
     asked = exchange.model or f"{exchange.request.method} {exchange.request.url.partition('?')[0]}"
-    return f"{path.name}  {terminal_safe(asked)}  {status}, {size} bytes in {chunks} chunks, {exchange.ended_us / 1e6:.2f} s, {exchange.ending}"
+    return f"{path.name}  {terminal_safe(asked)}  {status}, {pluralize(size, 'byte')} in {pluralize(chunks, 'chunk')}, {exchange.ended_us / 1e6:.2f} s, {exchange.ending}"
 
 
 def _summary(path: Path, exchange: RecordedExchange, answer: RecordedAnswer | None) -> dict[str, Any]:

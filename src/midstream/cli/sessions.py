@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from ..core.errors import LocalError
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe, visible
 from ..store import FORMATS, ConversationInfo, Store, import_file, open_store, to_jsonl, to_markdown
 from ..store.paths import write_private_file
@@ -39,7 +40,7 @@ def session_line(info: ConversationInfo, now: float) -> str:
     """One conversation in one line."""
     models = ", ".join(info.models) or "no answer yet"
     title = shortened(title_of(info), 60)
-    return f"{info.id[:8]}  {ago(now - info.updated):>8}  {info.turns:>3} turns  {title}  [{models}]"
+    return f"{info.id[:8]}  {ago(now - info.updated):>8}  {pluralize(info.turns, 'turn'):>9}  {title}  [{models}]"
 
 
 def title_of(info: ConversationInfo) -> str:

@@ -21,6 +21,7 @@ from ..agent.processes import PipeReader
 from ..client.cancellation import shield
 from ..core.blocks import Text
 from ..core.errors import LocalError
+from ..core.plural import pluralize
 from ..core.secret import Secret
 from ..core.visible import terminal_safe, visible
 from .view import Status, shortened
@@ -166,7 +167,7 @@ class _Shown:
         if self._rest:
             self._line(self._rest)
         if self._lines > SHOWN_LINES:
-            self._notice(f"… {self._lines - SHOWN_LINES:,} more lines")
+            self._notice(f"… {pluralize(self._lines - SHOWN_LINES, 'more line')}")
 
     def _line(self, line: str) -> None:
         self._lines += 1

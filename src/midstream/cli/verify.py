@@ -15,6 +15,7 @@ import msgspec
 
 from ..client.catalog import Catalog
 from ..client.config import load_config
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe
 from ..sim.providers import SIM, sim_provider
 from ..sim.server import Sim
@@ -151,7 +152,7 @@ def _lines(verdicts: Verdicts) -> bytes:
 
 
 def _tell_recordings(recorder: ProbeRecorder, folder: str) -> None:
-    click.echo(f"Recorded {sum(recorder.saved.values())} exchanges in {folder}.", err=True)
+    click.echo(f"Recorded {pluralize(sum(recorder.saved.values()), 'exchange')} in {folder}.", err=True)
     for problem in recorder.problems[:3]:
         click.echo(f"Not recorded: {problem}", err=True)
 
@@ -161,7 +162,7 @@ def _agree(verification: Verification, catalog: Catalog) -> None:
     estimate = verification.estimate(catalog)
     limit = verification.max_cost
     cost = "at a price that is not known here" if estimate.dollars is None else f"about ${estimate.dollars:.4f}"
-    told = f"{estimate.requests} requests, {cost}"
+    told = f"{pluralize(estimate.requests, 'request')}, {cost}"
     if limit is not None and estimate.dollars is not None and estimate.dollars > limit * len(verification.models):
         raise click.UsageError(
             f"{told}: more than --max-cost {limit:g} allows; choose fewer suites or runs, or raise it"

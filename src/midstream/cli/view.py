@@ -22,7 +22,9 @@ from ..client.session import Session
 from ..client.session import total_cost as total_cost
 from ..client.tokens import estimate_text
 from ..core.blocks import Conversation, ToolCall, ToolResponse, Turn
+from ..core.compaction import without_summaries
 from ..core.events import AgentEvent, ErrorInfo
+from ..core.plural import pluralize
 from ..core.visible import terminal_safe, visible
 from ..toolformats.partial import partial_arguments
 from .context_line import used
@@ -222,9 +224,9 @@ def result_lines(response: ToolResponse, most: int = RESULT_LINES) -> list[str]:
     others = [part for part in response.content if not hasattr(part, "text")]
     shown = [shortened(line.expandtabs(4), LINE_LENGTH) for line in lines[:most]]
     if len(lines) > most:
-        shown.append(f"… {len(lines) - most} more lines")
+        shown.append(f"… {pluralize(len(lines) - most, 'more line')}")
     if others:
-        shown.append(f"({len(others)} attachment{'s' if len(others) > 1 else ''})")
+        shown.append(f"({pluralize(len(others), 'attachment')})")
     return shown or ["(no output)"]
 
 
@@ -280,6 +282,12 @@ class Meter:
         self._known: tuple[Conversation, str, int] | None = None
         self._use = ContextUse(0)
         self._cost: float | None = None
+        self._turns = 0
+
+    def turns(self, session: Session) -> str:
+        """How many turns were said. A summary is one of the store's, and so are one that was refused and one that was taken back."""
+        self._look(session)
+        return pluralize(self._turns, "turn")
 
     def bar(self, session: Session, width: int, *others: str) -> str:
         """The status bar: the model, `others`, the window, the cost, as far as `width` columns go. What matters least goes
@@ -309,6 +317,7 @@ class Meter:
         self._known = known
         self._use = session.context()
         self._cost = session.spent()
+        self._turns = len(without_summaries(session.conversation).turns)
 
 
 def _joined(parts: Sequence[str]) -> str:

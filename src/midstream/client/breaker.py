@@ -8,6 +8,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ..core.errors import MidstreamError, Overloaded, ProviderError, RateLimited, RetriesExhausted, TransportError
+from ..core.plural import pluralize
 
 # Enough that a few unlucky requests do not shut a host out, few
 # enough that a host that is down does not keep everybody waiting.
@@ -42,7 +43,7 @@ class Breaker:
         admission = Admission(self, state)
         if has_next and state.opened is not None:
             left = state.opened + self._rest - self._clock()
-            failed = f"{host} failed {state.failures} times in a row"
+            failed = f"{host} failed {pluralize(state.failures, 'time')} in a row"
             if left > 0:
                 raise Overloaded(f"{failed}: not asked again for another {left:.0f} s", provider=host, retry_after=left)
             if state.trial is not None:

@@ -27,6 +27,7 @@ from ..core.blocks import (
 from ..core.compaction import SentTurns, cuts, said_last
 from ..core.dialect import Options
 from ..core.errors import CompactionFailed, ConfigError, ContextTooLong
+from ..core.plural import pluralize
 from .access import Access
 from .client import Client
 from .reply import Reply
@@ -332,7 +333,9 @@ def _line(block: Block) -> str:
 def _shortened(text: str, head: int, tail: int) -> str:
     left_out = len(text) - head - tail
     return (
-        text if left_out <= 0 else f"{text[:head]}\n[… {left_out:,} characters left out …]\n{text[len(text) - tail :]}"
+        text
+        if left_out <= 0
+        else f"{text[:head]}\n[… {pluralize(left_out, 'character')} left out …]\n{text[len(text) - tail :]}"
     )
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..codec import mint_turn_key
 from ..core.blocks import Compacted, Conversation, Media, Origin, Text, Turn, Usage, Value, human
-from ..core.compaction import sent_turns
+from ..core.compaction import SentTurns, sent_turns
 from ..core.dialect import MissingReasoning, Options
 from ..core.errors import ContextTooLong, LocalError, MidstreamError, StoreError, UnknownModel
 from ..core.events import (
@@ -249,13 +249,30 @@ class Session:
         extra = estimate_turn(human(*content)) if content else 0
         # From the end, to the last answer of this very model: its host has counted everything up to there, exactly.
         for number in range(len(sent.turns) - 1, -1, -1):
-            turn = sent.turns[number]
-            if sent.places[number] < sent.since or turn.compacted is not None:
-                break  # counted when the conversation was sent in another form
-            if turn.usage is not None and turn.usage.read and turn.origin == reader and not turn.failure:
+            turn, place = sent.turns[number], sent.places[number]
+            if turn.compacted is not None:
+                break  # what stands before the summary are instructions
+            # An answer to the conversation in another form, with a summary or without, says nothing of this one.
+            if (counted := _counted(turn, reader)) and sent.was_sent_so(place):
                 since = sum([estimate_turn(later, reader) for later in sent.turns[number + 1 :]]) + extra
-                return ContextUse(turn.usage.total + since, window, exact=not since)
+                return ContextUse(counted + since, window, exact=not since)
+        if (left := self._left_by_summary(sent, reader)) is not None:
+            return ContextUse(left + extra, window)
         return ContextUse(self._estimate(reader) + extra, window)
+
+    def _left_by_summary(self, sent: SentTurns, reader: Origin) -> int | None:
+        """What the summary in force left of the host's own count, and an estimate of what came since; None if this model's host
+        had counted nothing then."""
+        turns = self.conversation.turns
+        mark = turns[sent.summary].compacted if sent.summary >= 0 else None
+        answer = next(
+            (turn for turn in reversed(turns[: max(0, sent.summary)]) if turn.speaker == "ai" and not turn.failure),
+            None,
+        )
+        if mark is None or not mark.tokens_after or answer is None or not _counted(answer, reader):
+            return None
+        later = [turn for turn, place in zip(sent.turns, sent.places, strict=True) if place > sent.summary]
+        return mark.tokens_after + sum([estimate_turn(turn, reader) for turn in later])
 
     def _estimate(self, reader: Origin | None = None) -> int:
         return estimate_conversation(self.conversation, reader) + sum([estimate_tool(tool) for tool in self.tools])
@@ -631,3 +648,10 @@ async def _drain(events: AsyncGenerator[CompactionEvent, None]) -> bool:
         async for event in events:
             done = isinstance(event, CompactionFinished) and event.turn is not None
     return done
+
+
+def _counted(turn: Turn, reader: Origin) -> int:
+    """How many tokens the host of this model counted in a request and its answer; 0 if it was another, or said nothing."""
+    if turn.usage is None or not turn.usage.read or turn.origin != reader or turn.failure:
+        return 0
+    return turn.usage.total

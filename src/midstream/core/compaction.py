@@ -15,13 +15,15 @@ from msgspec.structs import replace
 
 from .blocks import Compacted, Conversation, ToolCall, ToolResponse, Turn, Value
 from .handoff import Note
+from .plural import pluralize
 
 _MARK = attrgetter("compacted")
 
 
 class SentTurns(Value, frozen=True):
     """The turns that models are sent, and where each stands in the conversation. `summary` is the place of the one that is
-    in force, `since` that of the last turn that was not said; -1 for none."""
+    in force, `since` that of the last turn that was not said; -1 for none. `changes`: from which place on which summary was in
+    force."""
 
     turns: tuple[Turn, ...]
     places: Sequence[int]
@@ -29,6 +31,7 @@ class SentTurns(Value, frozen=True):
     # `since` tells `grown` that the places are no longer simply 0, 1, 2 …
     summary: int = -1
     since: int = -1
+    changes: tuple[tuple[int, int], ...] = ()
 
     def grown(self, turns: tuple[Turn, ...], start: int) -> SentTurns:
         """The same after more turns: `turns` are all of the conversation now, of which `start` were known."""
@@ -39,7 +42,13 @@ class SentTurns(Value, frozen=True):
         # Nothing was ever summarised, the everyday case: all turns are sent, and no list of places is built.
         if self.since < 0:
             return SentTurns(turns, range(len(turns)))
-        return SentTurns(self.turns + fresh, [*self.places, *range(start, len(turns))], self.summary, self.since)
+        return SentTurns(
+            self.turns + fresh, [*self.places, *range(start, len(turns))], self.summary, self.since, self.changes
+        )
+
+    def was_sent_so(self, place: int) -> bool:
+        """Whether what stands at this place was an answer to the conversation in the form that it is sent in now."""
+        return next((summary for since, summary in reversed(self.changes) if since < place), -1) == self.summary
 
     @property
     def until(self) -> int:
@@ -52,7 +61,7 @@ class SentTurns(Value, frozen=True):
             return ()
         turn = self.turns[self.places.index(self.summary)]
         who = f", written by {turn.origin.model}" if turn.origin is not None else ""
-        why = f"a summary is sent in place of the {self.until} turns before it{who}"
+        why = f"a summary is sent in place of the {pluralize(self.until, 'turn')} before it{who}"
         return (Note("adapted", "turn", "compacted", why, self.summary, turn.key),)
 
     def placed(self, note: Note) -> Note:
@@ -68,6 +77,7 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
         return SentTurns(turns, range(len(turns)))
     marks = [(place, mark) for place, turn in enumerate(turns) if (mark := turn.compacted) is not None]
     summaries: list[int] = []
+    changes: list[tuple[int, int]] = []
     since = -1
     # Summaries are a stack: an undo takes back the newest one in force, and the one before it counts again.
     for place, mark in marks:
@@ -75,6 +85,8 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
             summaries.append(place)
         elif mark.action == "undo" and summaries:
             summaries.pop()
+        if mark.action != "failure":
+            changes.append((place, summaries[-1] if summaries else -1))
         since = place
     summary = summaries[-1] if summaries else -1
     until = _until(turns[summary], summary) if summaries else 0
@@ -84,7 +96,7 @@ def sent_turns(turns: tuple[Turn, ...]) -> SentTurns:
     if summaries:
         places.append(summary)
     places += [place for place in range(until, len(turns)) if turns[place].compacted is None]
-    return SentTurns(tuple([turns[place] for place in places]), places, summary, since)
+    return SentTurns(tuple([turns[place] for place in places]), places, summary, since, tuple(changes))
 
 
 def without_summaries(conversation: Conversation) -> Conversation:

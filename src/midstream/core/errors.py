@@ -30,6 +30,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
+from .plural import pluralize
+
 # Filled by `__init_subclass__` as the classes below are made: the tree in the docstring is the only list to keep.
 KINDS: dict[str, type[MidstreamError]] = {}
 """Every class by its kind."""
@@ -414,7 +416,7 @@ class LengthConflict(StoreError):
 
     def __init__(self, conversation_id: str, expected: int, length: int) -> None:
         super().__init__(
-            f"conversation {conversation_id!r} has {length} turns, not {expected}: "
+            f"conversation {conversation_id!r} has {pluralize(length, 'turn')}, not {expected}: "
             "another session appended to it; load it again, or fork it. Nothing was written"
         )
         self.conversation_id = conversation_id

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from .blocks import Turn, Value
 from .patterns import late_pattern
+from .plural import pluralize
 
 # Three words are enough for a reader to decide whether to worry: `kept` is never shown, `adapted` means that the model
 # still learns of it in another form, `dropped` that it does not.
@@ -136,7 +137,7 @@ class SwitchReport(Value, frozen=True):
             window = "" if self.context is None else f" of a window of {self.context:,}"
             # A conversation that will be compacted first needs no warning, for then it fits.
             warning = " - too long: it will not fit" if self.fits is False and not self.compaction else ""
-            rows.append(("to be read again", f"about {self.tokens:,} tokens{window}{warning}"))
+            rows.append(("to be read again", f"about {pluralize(self.tokens, 'token')}{window}{warning}"))
         return rows
 
 

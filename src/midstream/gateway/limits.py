@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from ..core.errors import MidstreamError, Overloaded, QuotaExceeded, RateLimited
+from ..core.plural import pluralize
 from .bucket import Bucket
 from .spend import MICRO, micro_dollars, show_dollars, window_end, window_key
 from .tenants import Tenant
@@ -183,7 +184,7 @@ class Limiter:
         if slot and self.max_in_flight is not None and self.in_flight >= self.max_in_flight:
             # 503 and not 429: it is the gateway that is full, not this key that has used up its share.
             raise Overloaded(
-                f"the gateway already has {self.in_flight} requests in progress, its limit; try again in 1s",
+                f"the gateway already has {pluralize(self.in_flight, 'request')} in progress, its limit; try again in 1s",
                 status=503,
                 retry_after=1.0,
             )
@@ -192,7 +193,7 @@ class Limiter:
             account = self._account(tenant)
             if slot and tenant.concurrency is not None and account.running >= tenant.concurrency:
                 raise RateLimited(
-                    f"this key already has {account.running} {_requests(account.running)} in progress, its limit; "
+                    f"this key already has {pluralize(account.running, 'request')} in progress, its limit; "
                     "wait for one to end, or try again in 1s",
                     status=429,
                     retry_after=1.0,
@@ -337,9 +338,5 @@ class Limiter:
 def _too_many(rate: int, wait: float) -> RateLimited:
     wait = max(0.1, math.ceil(wait * 10) / 10)
     return RateLimited(
-        f"this key may make {rate} {_requests(rate)} a minute; try again in {wait:g}s", status=429, retry_after=wait
+        f"this key may make {pluralize(rate, 'request')} a minute; try again in {wait:g}s", status=429, retry_after=wait
     )
-
-
-def _requests(count: int) -> str:
-    return "request" if count == 1 else "requests"

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 from msgspec.structs import replace
 
 from ..core.errors import ConnectFailed, LocalError, MidstreamError, TimedOut, TruncatedStream
+from ..core.plural import pluralize
 from ..transport.tap import everywhere
 from ..transport.target import Target
 from .cassette import Cassette
@@ -174,7 +175,7 @@ class Replay:
         asked = f"{request.method} {request.host}{request.path}"
         if same:
             return NoRecording(
-                f"{asked} was recorded {len(same)} times, and all of them were replayed; "
+                f"{asked} was recorded {pluralize(len(same), 'time')}, and replayed as often; "
                 "record again, or pass repeat=True to give the last one again"
             )
         told = [(each.request.differences(request), each) for each in self._recorded]

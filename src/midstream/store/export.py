@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Block, Media, Opaque, Text, Thinking, ToolCall, ToolResponse, Turn
 from ..core.errors import StoreError
+from ..core.plural import pluralize
 from ..core.tools import freeform_input
 from .protocol import Entry
 from .records import checked_entry, encode_head, encode_turn, title_of
@@ -83,7 +84,7 @@ def _closed(opening: _Opening, turns: list[Turn]) -> Entry:
     if len(turns) != opening.turns:
         name = opening.entry.conversation.id
         raise StoreError(
-            f"the export is incomplete: conversation {name!r} has {len(turns)} of its {opening.turns} turns"
+            f"the export is incomplete: conversation {name!r} has {len(turns)} of its {pluralize(opening.turns, 'turn')}"
         )
     return replace(opening.entry, conversation=replace(opening.entry.conversation, turns=tuple(turns)))
 
@@ -110,7 +111,7 @@ def to_markdown(entry: Entry, *, thinking: bool = False) -> str:
 
 def _speaker(turn: Turn) -> str:
     if turn.compacted is not None:
-        return f"Summary of the first {turn.compacted.until} turns, sent to models in their place"
+        return f"Summary of the first {pluralize(turn.compacted.until, 'turn')}, sent to models in their place"
     if turn.role:
         return _line(turn.role).capitalize()
     if turn.speaker == "ai":

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Conversation, Turn
 from ..core.errors import StoreError
+from ..core.plural import pluralize
 from .protocol import ConversationInfo, CorruptRecord, Entry, Hit
 from .search import Query, folded_text, searchable
 
@@ -67,7 +68,7 @@ def fork_position(conversation_id: str, position: int | None, length: int) -> in
     """Where to fork a conversation of `length` turns: at its end if `position` is None."""
     at = length if position is None else position
     if not 0 <= at <= length:
-        raise StoreError(f"cannot fork {conversation_id!r} at {at}: it has {length} turns")
+        raise StoreError(f"cannot fork {conversation_id!r} at {at}: it has {pluralize(length, 'turn')}")
     return at
 
 

@@ -22,6 +22,7 @@ from ..core.blocks import Conversation, Turn, human, tool_result
 from ..core.dialect import Options
 from ..core.errors import MidstreamError, ProviderError
 from ..core.events import Done, TextDelta
+from ..core.plural import pluralize
 from ..core.secret import Secret, hide
 from ..core.tools import ToolSpec, parse_arguments
 from ..doctor.matrix import TOOLS, foreign_history, interrupted_history
@@ -92,7 +93,7 @@ class Report(msgspec.Struct, frozen=True):
             for outcome in self.outcomes
         ]
         good = sum(outcome.passed for outcome in self.outcomes)
-        return "\n".join([*lines, f"{self.model}: {good} of {len(self.outcomes)} checks passed"])
+        return "\n".join([*lines, f"{self.model}: {good} of {pluralize(len(self.outcomes), 'check')} passed"])
 
 
 async def _streams(host: Host) -> None:

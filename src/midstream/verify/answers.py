@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..core.errors import EmptyAnswer, MidstreamError
+from ..core.plural import pluralize
 from ..core.schema_check import faults
 from ..core.tools import ToolSpec
 from .checks import ABSENT, FAIL, PASS, UNSURE, Findings
@@ -40,7 +41,11 @@ def judge_answer(exchange: Exchange, found: Findings) -> None:
 
 def _judge_words(exchange: Exchange, seen: Observation, found: Findings) -> None:
     if seen.text.strip() or seen.calls or (exchange.turn is not None and exchange.turn.tool_calls):
-        found.add("answer.said", PASS, f"text of {len(seen.text)} characters, {_count(len(seen.calls), 'call')}")
+        found.add(
+            "answer.said",
+            PASS,
+            f"text of {pluralize(len(seen.text), 'character')}, {pluralize(len(seen.calls), 'call')}",
+        )
     elif exchange.is_cut:
         found.add("answer.said", UNSURE, "the limit of tokens was reached before any text")
     elif exchange.stop_reason not in ("end_turn", "tool_use", "unknown", ""):
@@ -78,7 +83,7 @@ def _judge_end(exchange: Exchange, seen: Observation, found: Findings) -> None:
             "finish.calls",
             fits,
             f"{seen.finish!r} behind calls",
-            f"{seen.finish!r} behind {_count(len(seen.calls), 'call')}, expected {words[0]!r}",
+            f"{seen.finish!r} behind {pluralize(len(seen.calls), 'call')}, expected {words[0]!r}",
         )
     else:
         found.expect("finish.without-calls", seen.finish not in words, f"{seen.finish!r} without a call")
@@ -90,7 +95,10 @@ def _judge_ids(exchange: Exchange, seen: Observation, found: Findings) -> None:
         return
     ids = [call.id for call in seen.calls]
     found.expect(
-        "ids.present", all(ids), f"ids {_listed(ids)}", f"{ids.count('')} of {_count(len(ids), 'call')} without an id"
+        "ids.present",
+        all(ids),
+        f"ids {_listed(ids)}",
+        f"{ids.count('')} of {pluralize(len(ids), 'call')} without an id",
     )
     given = [wire_id for wire_id in ids if wire_id]
     if len(given) > 1:
@@ -123,7 +131,7 @@ def _judge_calls(exchange: Exchange, calls: Sequence[SeenCall], tools: Mapping[s
                 "calls.apart", FAIL, f"{len(values)} objects in the arguments of one call: {shown(call.arguments)!r}"
             )
             continue
-        found.add("calls.apart", PASS, f"{_count(len(calls), 'call')}, each with its own arguments")
+        found.add("calls.apart", PASS, f"{pluralize(len(calls), 'call')}, each with its own arguments")
         found.expect(
             "arguments.json",
             whole,
@@ -240,10 +248,6 @@ def valid_calls(exchange: Exchange) -> bool:
     judge_answer(exchange, found)
     wanted = ("names.declared", "arguments.json", "arguments.schema", "calls.apart")
     return bool(exchange.seen.calls) and not any(each.check in wanted and each.verdict == FAIL for each in found.found)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _listed(values: Sequence[Any]) -> str:

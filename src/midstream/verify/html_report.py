@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from ..core.plural import pluralize
 from .checks import ABSENT, CHECKS, FAIL, PASS, UNSURE, Result, Verdict
 from .report import HostSection, Report, counted, is_comparison
 from .statistics import percent
@@ -34,8 +35,8 @@ def html_report(report: Report) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>{escape(host.model)}: does this host keep its word?</title><style>{_STYLE}</style></head><body>",
         f"<h1>{escape(host.model)}</h1>",
-        f"<p>{escape(', '.join(report.suites))}; {host.tally.requests} requests, {report.runs} "
-        f"{'run' if report.runs == 1 else 'runs'}; {escape(report.created)}</p>",
+        f"<p>{escape(', '.join(report.suites))}; {pluralize(host.tally.requests, 'request')}, "
+        f"{pluralize(report.runs, 'run')}; {escape(report.created)}</p>",
         _verdict_bar(host),
         *([_verdict_bar(report.against)] if report.against is not None else []),
         *_failures(host),
@@ -137,7 +138,7 @@ def _samples(report: Report) -> Iterator[str]:
     told = report.host.samples
     if told is None:
         return
-    yield f"<h2>The file: {told.lines} lines, {told.runs} {'run' if told.runs == 1 else 'runs'}</h2>"
+    yield f"<h2>The file: {pluralize(told.lines, 'line')}, {pluralize(told.runs, 'run')}</h2>"
     rows = (
         ("answered", str(told.answered)),
         ("at the first try", str(told.first_try)),
@@ -160,7 +161,7 @@ def _compared(report: Report) -> Iterator[tuple[str, str]]:
         floor = "not measured, for that takes two runs" if found.floor is None else f"at least {percent(found.floor)}"
         yield (
             "F1 of tool calls",
-            f"{percent(found.f1)} on {found.lines} lines (95 %: {found.interval}); the reference against itself: {floor}",
+            f"{percent(found.f1)} on {pluralize(found.lines, 'line')} (95 %: {found.interval}); the reference against itself: {floor}",
         )
     for name, told in (
         ("called only here, only there", found.triggers),

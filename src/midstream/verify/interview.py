@@ -23,6 +23,7 @@ from ..core.blocks import Conversation, Turn, Value, human
 from ..core.dialect import Dialect, Options
 from ..core.errors import MidstreamError, ProviderError, RateLimited, RemoteError, TransportError, TruncatedStream
 from ..core.events import Done, ErrorEvent
+from ..core.plural import pluralize
 from ..core.secret import Secret
 from ..core.tools import ToolSpec
 from ..dialects.registry import Resolved
@@ -249,7 +250,7 @@ class Interview:
             if attempt < self.tries:
                 await self._pause(wait, attempt)
         self.tally = replace(self.tally, failed=self.tally.failed + 1)
-        raise Unfinished(f"failed {self.tries} times: {exchange.why}")
+        raise Unfinished(f"failed {pluralize(self.tries, 'time')}: {exchange.why}")
 
     async def _paid(self, target: Resolved, request: Request, most: int) -> Exchange:
         reserved = await self.budget.reserve(request, most)

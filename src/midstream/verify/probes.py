@@ -18,6 +18,7 @@ from ..core.blocks import Conversation, Thinking, ToolCall, Turn, Value, human, 
 from ..core.dialect import Dialect, Reasoning
 from ..core.errors import SchemaMismatch
 from ..core.ids import scheme_for
+from ..core.plural import pluralize
 from ..core.schema_check import faults
 from ..core.tools import ToolSpec, parse_arguments
 from ..doctor.matrix import TOOLS, foreign_history, interrupted_history
@@ -363,7 +364,7 @@ async def _limit(asking: Asking) -> None:
     words = len(exchange.seen.text.split())
     # By the words too, for hosts that count nothing: a word is at least one token, and twice the limit leaves room for odd tokenizers.
     if (written is not None and written > _LIMIT) or words > 2 * _LIMIT:
-        asking.found.add("limit.tokens", FAIL, f"max_tokens {_LIMIT}: {written or words} tokens came")
+        asking.found.add("limit.tokens", FAIL, f"max_tokens {_LIMIT}: {pluralize(written or words, 'token')} came")
     elif exchange.is_cut:
         asking.found.add(
             "limit.tokens", PASS, f"max_tokens {_LIMIT}: {written} tokens, finish reason {exchange.seen.finish!r}"
@@ -497,7 +498,7 @@ async def _parallel_off(asking: Asking) -> None:
     if count == 0:
         asking.found.add("parallel.off", UNSURE, _NO_CALL)
     else:
-        asking.found.expect("parallel.off", count == 1, "one call", f"{count} calls in one answer")
+        asking.found.expect("parallel.off", count == 1, "one call", f"{pluralize(count, 'call')} in one answer")
 
 
 async def _schemas(asking: Asking, *, stream: bool) -> None:
@@ -581,7 +582,10 @@ async def _deltas(asking: Asking) -> None:
         else:
             grew = exchange.tokens - base.tokens
             asking.found.expect(
-                check, grew > 0, f"{what}: {grew} tokens more", f"{what}: {grew} tokens more than {base.tokens}"
+                check,
+                grew > 0,
+                f"{what}: {pluralize(grew, 'token')} more",
+                f"{what}: {pluralize(grew, 'token')} more than {base.tokens}",
             )
 
 
@@ -695,11 +699,13 @@ async def _reasoning_used(
     else:
         grew = more.tokens - echoed.tokens
         asking.found.fact("reasoning_used", grew > 0)
-        ignored = f"40 words more of reasoning: {grew} tokens more than {echoed.tokens}"
+        ignored = f"40 words more of reasoning: {pluralize(grew, 'token')} more than {echoed.tokens}"
         if grew <= 0 and asking.dialect.reasoning.echo == "never":
             asking.found.add("reasoning.used", ABSENT, f"{ignored}; midstream sends none to this host")
         else:
-            asking.found.expect("reasoning.used", grew > 0, f"40 words more of reasoning: {grew} tokens more", ignored)
+            asking.found.expect(
+                "reasoning.used", grew > 0, f"40 words more of reasoning: {pluralize(grew, 'token')} more", ignored
+            )
     if signed:
         asking.found.add("reasoning.blank", ABSENT, "signed reasoning cannot be blank")
         return

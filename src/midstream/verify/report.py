@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.plural import pluralize
 from .checks import ABSENT, FAIL, PASS, UNSURE, Result, Verdict
 from .interview import Tally
 from .samples import Comparison, SampleReport
@@ -81,7 +82,7 @@ def text_lines(report: Report) -> list[str]:
     """The report for a terminal, a line a check."""
     host, other = report.host, report.against
     width = max([len(result.check) for result in host.results], default=0)
-    lines = [f"{host.model}: {', '.join(report.suites)}, {host.tally.requests} requests"]
+    lines = [f"{host.model}: {', '.join(report.suites)}, {pluralize(host.tally.requests, 'request')}"]
     for result in host.results:
         beside = ""
         if other is not None:
@@ -117,6 +118,6 @@ def _sample_lines(report: Report) -> list[str]:
     if report.comparison is not None:
         found = report.comparison.triggers
         lines.append(
-            f"Called only here on {found.only_first} lines, only there on {found.only_second}: p = {found.p:.3g}."
+            f"Called only here on {pluralize(found.only_first, 'line')}, only there on {found.only_second}: p = {found.p:.3g}."
         )
     return lines

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from ..core.blocks import Value
 from ..core.errors import LocalError, MidstreamError
+from ..core.plural import pluralize
 from ..wires.request import Request, parse_request
 from .answers import valid_calls
 from .checks import ABSENT, FAIL, PASS, UNSURE, Findings, Verdict
@@ -347,9 +348,11 @@ def _by_interval(rate: Rate, wanted: float) -> Verdict:
 def _judge_trigger(comparison: Comparison, found: Findings) -> None:
     f1, interval, floor = comparison.f1, comparison.interval, comparison.floor
     if f1 is None or interval is None:
-        found.add("samples.trigger", UNSURE, f"neither of the two called on {comparison.lines} shared lines")
+        found.add(
+            "samples.trigger", UNSURE, f"neither of the two called on {pluralize(comparison.lines, 'shared line')}"
+        )
         return
-    score = f"F1 {percent(f1)} on {comparison.lines} lines (95 %: {interval})"
+    score = f"F1 {percent(f1)} on {pluralize(comparison.lines, 'line')} (95 %: {interval})"
     if floor is None:
         found.add("samples.trigger", UNSURE, f"{score}; the reference was not run against itself: --runs 2")
     elif f1 >= floor:
@@ -361,6 +364,6 @@ def _judge_trigger(comparison: Comparison, found: Findings) -> None:
 
 def _judge_difference(comparison: Comparison, found: Findings) -> None:
     told = comparison.schemas
-    words = f"arguments fit on {told.only_first} lines only here, on {told.only_second} only there, p = {told.p:.3g}"
+    words = f"arguments fit on {pluralize(told.only_first, 'line')} only here, on {told.only_second} only there, p = {told.p:.3g}"
     worse = told.p < _SIGNIFICANT and told.only_second > told.only_first
     found.add("against.difference", FAIL if worse else PASS, words)

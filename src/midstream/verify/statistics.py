@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ..core.blocks import Value
+from ..core.plural import pluralize
 
 T = TypeVar("T")
 _LEVEL = 0.95
@@ -57,7 +58,7 @@ class Rate(Value, frozen=True):
     def __str__(self) -> str:
         if not self.n:
             return "0 of 0"
-        of = f" by {self.lines} lines" if self._is_repeated else ""
+        of = f" by {pluralize(self.lines or 0, 'line')}" if self._is_repeated else ""
         return f"{self.hits} of {self.n} ({percent(self.hits / self.n)}; 95 %{of}: {self.interval})"
 
 

@@ -20,6 +20,7 @@ from ..client.client import Client
 from ..client.tokens import estimate_text
 from ..core.dialect import Options
 from ..core.errors import LocalError
+from ..core.plural import pluralize
 from ..recording import Recorder
 from ..transport.tap import ExchangeTap
 from ..transport.target import Target
@@ -179,7 +180,9 @@ class Verification(msgspec.Struct, frozen=True):
             unfinished = str(error)
         failed = sum(1 for each in outcomes if each.status == "failed")
         if failed:
-            unfinished = f"{failed} lines failed: {next(each.why for each in outcomes if each.status == 'failed')}"
+            unfinished = (
+                f"{pluralize(failed, 'line')} failed: {next(each.why for each in outcomes if each.status == 'failed')}"
+            )
         left = (Outcome(model, _SAMPLE, 0, unfinished=unfinished),) if unfinished else ()
         whole = HostRun(model, (*run.outcomes, *left), host.tally, host.budget.spent)
         return _Asked(whole, outcomes)

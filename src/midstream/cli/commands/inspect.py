@@ -11,6 +11,7 @@ from ...agent.toolbox import BUILTIN
 from ...client.session import Session
 from ...core.blocks import Media, Text, human
 from ...core.compaction import sent_turns
+from ...core.plural import pluralize
 from ..attachment import content_of
 from ..sandbox import sandbox_lines
 from ..slash import COMMANDS, command, short_forms
@@ -45,7 +46,7 @@ async def _usage(chat: Chat, _: str) -> None:
         cached = sum(each.usage.cache_read for each in mine)
         cost = total_cost(mine)
         chat.view.notice(
-            f"  {model}: {len(mine)} answer{'s' if len(mine) > 1 else ''}, {read:,} tokens in ({cached:,} from the cache), {written:,} out, "
+            f"  {model}: {pluralize(len(mine), 'answer')}, {pluralize(read, 'token')} in ({cached:,} from the cache), {written:,} out, "
             + (money(cost) if cost is not None else "price unknown")
         )
     undone, total = chat.session.conversation.undone_cost, chat.session.spent()

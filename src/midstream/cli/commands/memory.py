@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...agent.memory import Memory
 from ...core.errors import LocalError
+from ...core.plural import pluralize
 from ..slash import Words, command, words_of
 from ..view import shortened
 
@@ -98,7 +99,7 @@ def _list(chat: Chat) -> None:
     for memory in guidance.memories:
         notes = memory.notes()
         chat.view.notice(
-            f"{memory.scope}: {guidance.project.shown(memory.path)} ({len(notes) or 'no'} note{'' if len(notes) == 1 else 's'})"
+            f"{memory.scope}: {guidance.project.shown(memory.path)} ({pluralize(len(notes), 'note') if notes else 'no notes'})"
         )
         for note in notes:
             number += 1
@@ -106,7 +107,7 @@ def _list(chat: Chat) -> None:
         if left := len(notes) - len(memory.told()):
             chat.view.notice(f"  the first {left} are not told: there are too many")
         if other := memory.other_lines():
-            chat.view.notice(f'  {other} line{"" if other == 1 else "s"} not told: a note begins with "- "')
+            chat.view.notice(f'  {pluralize(other, "line")} not told: a note begins with "- "')
 
 
 def _forget(chat: Chat, argument: str) -> None:

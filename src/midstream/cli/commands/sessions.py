@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ...core.blocks import Conversation, Turn
 from ...core.compaction import said_last, sent_turns
 from ...core.errors import LocalError
+from ...core.plural import pluralize
 from ...core.visible import visible
 from ...store import ConversationInfo, Entry, to_jsonl, to_markdown
 from ..sessions import ago, search_lines, session_line, title_of, write_file
@@ -74,7 +75,7 @@ async def _picked(chat: Chat) -> str | None:
 def _picker_row(info: ConversationInfo, now: float) -> str:
     """One conversation in a row that may be cut at its end: what tells it apart comes first."""
     models = ", ".join(info.models) or "no answer yet"
-    return f"{title_of(info)} · {ago(now - info.updated)} · {info.turns} turns · {models} · {info.id[:8]}"
+    return f"{title_of(info)} · {ago(now - info.updated)} · {pluralize(info.turns, 'turn')} · {models} · {info.id[:8]}"
 
 
 @command("/title [TEXT]", "show or set the title of this conversation")

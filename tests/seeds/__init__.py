@@ -1,4 +1,4 @@
-"""What the project was asked for in the beginning, requirement by requirement; test_table.py runs them all."""
+"""What the project was asked for in the beginning, statement by statement; test_table.py runs them all."""
 
 import pytest
 

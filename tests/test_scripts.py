@@ -37,8 +37,10 @@ def test_a_python_counts_only_if_it_runs(tmp_path: Path) -> None:
     )
     write_program(tmp_path / "old" / "python3.98", "#!/bin/sh\nexit 1\n")
     path = f"{tmp_path / 'shims'}:{tmp_path / 'missing'}:/usr/bin:/bin"
-    found = list_pythons(tmp_path, PATH=path, PYTHONS=f"python3.99 {tmp_path / 'old' / 'python3.98'} {sys.executable}")
-    assert f"{HERE} {os.path.realpath(sys.executable)}" in found
+    # The interpreter itself: a path in PYTHONS holds no blanks.
+    here = os.path.realpath(sys.executable)
+    found = list_pythons(tmp_path, PATH=path, PYTHONS=f"python3.99 {tmp_path / 'old' / 'python3.98'} {here}")
+    assert f"{HERE} {here}" in found
     assert [line for line in found if str(tmp_path) in line] == []
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -205,7 +206,9 @@ def test_one_question_in_a_narrow_terminal_shows_all_of_the_call(port: str, envi
 
 def test_nobody_is_asked_where_the_question_could_not_be_seen(port: str, environ: dict[str, str]) -> None:
     environ = {**environ, "GROQ_BASE_URL": port, "GROQ_API_KEY": "key-for-the-double", "TERM": "dumb"}
-    command = f"exec {sys.executable} -m midstream.cli.main chat -m groq/llama-3.3-70b-versatile >out 2>err"
+    command = (
+        f"exec {shlex.quote(sys.executable)} -m midstream.cli.main chat -m groq/llama-3.3-70b-versatile >out 2>err"
+    )
     process = pexpect.spawn("/bin/sh", ["-c", command], env=environ, timeout=30)
     try:
         process.send("case 0\ny\n\x04\x04")

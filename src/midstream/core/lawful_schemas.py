@@ -17,7 +17,6 @@ SINGLE = frozenset({
     "unevaluatedItems", "unevaluatedProperties", "contentSchema",
 })  # fmt: skip
 """Keywords whose value is one schema."""
-_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _is_schema(value: object) -> bool:
@@ -38,7 +37,7 @@ def _is_texts(value: object) -> bool:
 
 _CHECKS: dict[Callable[[Any], bool], str] = {
     lambda value: type(value) is str: (
-        "$ref $dynamicRef $anchor $dynamicAnchor $comment title description pattern format contentEncoding contentMediaType"
+        "$schema $ref $dynamicRef $anchor $dynamicAnchor $comment title description pattern format contentEncoding contentMediaType"
     ),
     lambda value: type(value) is bool: "uniqueItems deprecated readOnly writeOnly",
     lambda value: isinstance(value, list): "examples",
@@ -48,7 +47,6 @@ _CHECKS: dict[Callable[[Any], bool], str] = {
     _is_texts: "required",
     _is_number: "minimum maximum exclusiveMinimum exclusiveMaximum",
     _is_count: "minLength maxLength minItems maxItems minContains maxContains minProperties maxProperties",
-    lambda value: value == _DRAFT: "$schema",
     _is_schema: " ".join(SINGLE),
     lambda value: isinstance(value, dict) and all(map(_is_schema, value.values())): (
         "properties patternProperties dependentSchemas $defs definitions"

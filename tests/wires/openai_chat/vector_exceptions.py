@@ -111,7 +111,6 @@ HISTORY = {
     "history_repair-017": "text beside calls is kept",
     "tool_formats-011": "Mistral's tools are declared; the recorded client refuses",
     "tool_formats-014": "a tool without a schema is one without parameters",
-    "tool_formats-015": _SCHEMA,
     "tool_formats-017": _SCHEMA,
     "tool_formats-018": _SCHEMA,
     "tool_formats-021": _SCHEMA,
